@@ -82,6 +82,10 @@ class Processed:
     """What the parser met: `unaligned`, `altered`, `restored`, `truncated`, `disagreed`, …"""
     response_note: str = ""
     """Text that the method adds to the end of the response prompt (variants named `-original`)."""
+    response_preface: str = ""
+    """Text that the method puts before the question in the response prompt (`few-shot-cot-original`'s examples)."""
+    heading: str = ""
+    """A heading such as `Memories for user X:` that came with the memories; `context_lines` puts it back over kept lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class PostProcessor(Protocol):
     family: Family
     label: str
     """Name for people, e.g. `Few-Shot-CoT`."""
+    calls: int
+    """Model calls of its own for one question with memories (for quotes; an upper bound where it varies)."""
     revises: bool
     """Whether `revise` does anything (Self-Critic)."""
 

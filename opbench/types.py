@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 Benchmark = Literal["op", "locomo"]
 
@@ -74,7 +75,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One benchmark question. `id` is unique and stable: `op/<conversation>/<speaker>/<subtype>/<n>` or `locomo/<conversation>/<n>`."""
+    """One benchmark question, with a unique and stable id.
+
+    `op/<conversation>/<speaker>/<subtype>/<n>` or `locomo/<conversation>/<n>`, n from 1 in file order.
+    """
 
     id: str
     benchmark: Benchmark
@@ -189,3 +193,12 @@ class Score:
     raw: str | None = None
     """The judge's reply as it came."""
     details: dict[str, float | str] = field(default_factory=dict)
+
+
+class Complete(Protocol):
+    """Answers a chat request: the model client itself, or the call store in front of it.
+
+    Raises ModelError when it failed for good.
+    """
+
+    def __call__(self, request: ChatRequest) -> Awaitable[ChatResult]: ...

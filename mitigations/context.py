@@ -1,0 +1,116 @@
+"""Memories before a method sees them, and the context lines that come out of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mitigations.base import Line, Memory, Processed, Reply
+from mitigations.text import find_dates, mentions, normalise
+
+_HEADING = re.compile(r"^\s*memories\s+(?:for|of|about)\s+(?:the\s+)?(?:user\s*)?[^:\n]{0,60}:[ \t]*(?:\n|$)", re.IGNORECASE)
+_DATE_SEPARATOR = "; "
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Memories as retrieved (`original`) and as numbered for the model (`memories`: exact duplicates dropped).
+
+    `numbers[i]` is the 1-based number of `original[i]` among `memories`. Blank memories and a heading such as
+    `Memories for user X:` are in neither.
+    """
+
+    original: tuple[Memory, ...]
+    memories: tuple[Memory, ...]
+    numbers: tuple[int, ...]
+    heading: str = ""
+
+    def untouched(self) -> tuple[Line, ...]:
+        """The original memories as context lines, in rank order."""
+        return tuple(
+            Line(memory.text, memory.date, (number,))
+            for memory, number in zip(self.original, self.numbers, strict=True)
+        )
+
+    def stored(self, number: int, *, altered: bool = False) -> Line:
+        """Memory `number` (1-based) as it is stored, whole."""
+        memory = self.memories[number - 1]
+        return Line(memory.text, memory.date, (number,), altered)
+
+    def dates(self, sources: Sequence[int]) -> str | None:
+        """The dates of several memories (1-based), each once, joined by `; `."""
+        found = dict.fromkeys(date for number in sources if (date := self.memories[number - 1].date))
+        return _DATE_SEPARATOR.join(found) or None
+
+    def pass_through(self, *, note: str = "", preface: str = "") -> Processed:
+        """The memories as retrieved, without a call; `nothing` if there are none."""
+        state = "kept" if self.original else "nothing"
+        return Processed(
+            state,
+            self.untouched(),
+            self.memories,
+            reason=None if self.original else "no memories",
+            response_note=note,
+            response_preface=preface,
+            heading=self.heading,
+        )
+
+    def kept(self, lines: Sequence[Line], replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
+        """`lines` (at least one) are the context."""
+        return Processed(
+            "kept", tuple(lines), self.memories, None, tuple(replies), True, dict(counts), heading=self.heading
+        )
+
+    def nothing(self, reason: str, replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
+        """The response gets the no-memory prompt."""
+        return Processed("nothing", (), self.memories, reason, tuple(replies), True, dict(counts))
+
+    def failed(self, reason: str, replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
+        """The reply couldn't be used: the original memories stand, and it is counted."""
+        counts = {**counts, "failed": 1}
+        return Processed(
+            "failed", self.untouched(), self.memories, reason, tuple(replies), True, counts, heading=self.heading
+        )
+
+
+def prepare(memories: Sequence[Memory]) -> Prepared:
+    """Takes off headings, drops blank memories, and numbers what remains without exact duplicates (text and date)."""
+    heading = ""
+    original: list[Memory] = []
+    numbered: dict[tuple[str, str | None], int] = {}
+    first: list[Memory] = []
+    numbers: list[int] = []
+    for memory in memories:
+        match = _HEADING.match(memory.text)
+        if match:
+            heading = heading or match.group().strip()
+        text = (memory.text[match.end() :] if match else memory.text).strip()
+        if not text:
+            continue
+        bare = Memory(text, memory.date, memory.score)
+        key = (" ".join(normalise(text).split()), memory.date)
+        if key not in numbered:
+            first.append(bare)
+            numbered[key] = len(first)
+        original.append(bare)
+        numbers.append(numbered[key])
+    return Prepared(tuple(original), tuple(first), tuple(numbers), heading)
+
+
+def dated(text: str, date: str | None) -> str:
+    """`(9 May 2024) text`; dates that the text already holds are not repeated."""
+    missing = [part for part in (date or "").split(_DATE_SEPARATOR) if part and not mentions(text, part)]
+    return f"({_DATE_SEPARATOR.join(missing)}) {text}" if missing else text
+
+
+def context_lines(processed: Processed) -> list[str]:
+    """The lines for the response prompt, each with its date; empty for `nothing`: use the no-memory prompt then."""
+    lines = [dated(line.text, line.date) for line in processed.lines]
+    return [processed.heading, *lines] if processed.heading and lines else lines
+
+
+def newness(date: str | None) -> tuple[int, int, int]:
+    """A sort key: newer dates are greater, undated memories oldest."""
+    found = find_dates(normalise(date or ""))
+    return (found[0].year or 0, found[0].month, found[0].day or 0) if found else (0, 0, 0)

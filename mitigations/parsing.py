@@ -1,0 +1,261 @@
+"""The one parser of all methods: from a model's reply to lines that are tied to memories.
+
+In this order: clean the reply, cut at the last wanted label, split into lines, read each line's memory numbers, drop
+a heading line, align each line with the memories, and, if none aligns, see whether the reply says "nothing".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mitigations.base import Reply
+from mitigations.evidence import Evidence
+from mitigations.text import normalise, persons
+
+#: Part of every method's `prompt_sha256`: raise it with every change of what a reply is read as.
+VERSION = 1
+
+#: An unindexed line with fewer content words is an answer, not a memory.
+FRAGMENT = 3
+#: A reply that says in prose that nothing is needed has at most so many words.
+NOTHING_WORDS = 15
+
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+_THOUGHT_END = re.compile(r"^.*</(?:think|thinking|thought|reasoning)>", re.IGNORECASE | re.DOTALL)
+_THOUGHT_START = re.compile(r"<(?:think|thinking|thought|reasoning)>.*$", re.IGNORECASE | re.DOTALL)
+_FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)[\w-]*[ \t]*$\n?", re.MULTILINE)
+_BOLD = re.compile(r"\*\*|__")
+_ITALIC = re.compile(r"(?<![\w*])[*_](?=\S)([^*_\n]+?)(?<=\S)[*_](?![\w*])")
+_TAG_LINE = re.compile(r"^[ \t]*</?(?:memories|question|draft|examples?)>[ \t]*$\n?", re.IGNORECASE | re.MULTILINE)
+_BULLET = re.compile(r"^\s*(?:[-*•·–—+>]\s+|#+\s+)+")
+_NUMBER_LIST = r"\d{1,3}(?:\s*(?:,|;|&|and|-|–)\s*\d{1,3})*"
+_STRONG = re.compile(
+    rf"^(?:\[\s*(?:M|memor(?:y|ies)\s*)?(?P<b>{_NUMBER_LIST})\s*\]|(?:M|memory\s*\[?)(?P<m>\d{{1,3}})\]?(?=\W|$))[,;]?\s*",
+    re.IGNORECASE,
+)
+_TRAILING = re.compile(rf"\s*\[\s*(?:M|memor(?:y|ies)\s*)?({_NUMBER_LIST})\s*\]\s*\.?$", re.IGNORECASE)
+_WEAK = re.compile(r"^(?:(\d{1,3})[.)](?=\s|$)|\((\d{1,3})\))\s*")
+_AFTER_NUMBER = re.compile(r"^[:–—-]+\s*(?=\S)|^[:–—-]+$")
+_MARKER = re.compile(r"^[\W_]*(?:none|no relevant context|n/a|\[\s*\])[\W_]*$", re.IGNORECASE)
+_EMPTY_LIST = re.compile(r"^\W*\[\s*\]\W*$")
+_NO = re.compile(
+    r"\b(?:no(?!\s*,)|none|nothing)\b(?:\W+\w+){0,6}?\W+(?:relevan|useful|relat|helpful|pertinent|applicable)\w*"
+    r"|\b(?:relevan|useful|relat|helpful|pertinent)\w*\W+(?:\w+\W+){0,6}?(?:none|nothing|no)\b(?!\s*,)",
+    re.IGNORECASE,
+)
+_MEMORIES_NOT = re.compile(
+    r"\b(?:memor(?:y|ies)|context|these|they)\b(?:\W+\w+){0,3}?\W+(?:not|aren't|isn't)\W+(?:\w+\W+){0,3}?"
+    r"(?:relevan|useful|relat|helpful|needed)\w*",
+    re.IGNORECASE,
+)
+_REJECTION = re.compile(
+    r"^\W*(?:(?:is|are|was)\s+)?(?:no|none|n/a|drop(?:ped)?|irrelevant|unrelated|not\s+(?:\w+\s+)?(?:relevant|useful|needed|related"
+    r"|applicable|necessary))\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a reply. `sources` are the memories that it is read as speaking of: cited, or best-matching."""
+
+    text: str
+    """Without bullet, numbers and a leading source date; empty if the line held only numbers."""
+    sources: tuple[int, ...]
+    cited: bool
+    """Whether the model named the sources itself."""
+    share: float
+    """Share of the content words that the sources hold."""
+    aligned: bool
+    """The share reaches the method's threshold, or only numbers were given."""
+    whole: bool = False
+    """Whether it is its memory, word for word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A reply, read. `problem` says why it holds nothing usable (blank, no label, cut off); then no entries."""
+
+    wanted: str
+    entries: tuple[Entry, ...]
+    nothing: bool
+    counts: Counter[str]
+    problem: str | None = None
+
+
+def clean(text: str) -> str:
+    """Step 1: without thoughts, code fences, bold marks and surrounding quotes; NFKC, straight quotes."""
+    text = strip_thoughts(normalise(text))
+    text = _TAG_LINE.sub("", _FENCE_LINE.sub("", text + "\n"))
+    return strip_quotes(_ITALIC.sub(r"\1", _BOLD.sub("", text)).strip("\r\n "))
+
+
+def strip_thoughts(text: str) -> str:
+    """Without thinking blocks, closed or not; a closing tag alone ends a block that began in the prompt."""
+    return _THOUGHT_START.sub("", _THOUGHT_END.sub("", _THOUGHT.sub("", text)))
+
+
+def strip_quotes(text: str) -> str:
+    """Without quotes that surround the whole text."""
+    bare = text.strip()
+    for mark in ('"', "'", "`"):
+        if len(bare) > 1 and bare.startswith(mark) and bare.endswith(mark) and bare.count(mark) == 2:
+            return bare[1:-1].strip()
+    return bare
+
+
+def label_pattern(labels: Sequence[str]) -> re.Pattern[str]:
+    """A line that starts with one of `labels`: any case, bold or heading marks, numbering; a colon, or nothing after it."""
+    names = "|".join(r"\s+".join(map(re.escape, label.split())) for label in labels)
+    return re.compile(
+        rf"^[ \t]*(?:[#>*_\-•]+[ \t]*)*(?:\(?\d{{1,2}}[.)][ \t]*)?[*_]*(?:{names})[*_]*[ \t]*(?::[ \t]*[*_]*|[–—-][ \t]+|$)[ \t]*",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
+def after_last(text: str, labels: Sequence[str], *, stop: re.Pattern[str] | None = None) -> str | None:
+    """Step 2: what follows the last line that starts with one of `labels`; None if no line does.
+
+    With `stop`, the text ends where `stop` first matches after the first label (a model that invents another example).
+    """
+    pattern = label_pattern(labels)
+    first = pattern.search(text)
+    if first is None:
+        return None
+    if stop is not None and (end := stop.search(text, first.end())):
+        text = text[: end.start()]
+    last = list(pattern.finditer(text))[-1]
+    return text[last.end() :].strip()
+
+
+def parse(
+    reply: Reply,
+    evidence: Evidence,
+    *,
+    threshold: float,
+    labels: Sequence[str] = (),
+    stop: re.Pattern[str] | None = None,
+    needs_label: bool = False,
+    unindexed_threshold: float | None = None,
+) -> Parsed:
+    """Reads a reply. `threshold` (0 to 1) is the share from which a line aligns with the memories that it cites.
+
+    `unindexed_threshold`, by default the same, is for lines that cite none. `needs_label`: without one of `labels`
+    the reply is a problem; else the whole reply is then read.
+    """
+    counts: Counter[str] = Counter()
+    cleaned = clean(reply.text)
+    if reply.finish_reason == "length":
+        counts["truncated"] = 1
+        cleaned = cleaned.rpartition("\n")[0] if not reply.text.endswith("\n") else cleaned
+        if not cleaned.strip():
+            return Parsed("", (), False, counts, "cut off by the token limit before its first line was complete")
+    if not cleaned.strip(" \n\"'`"):
+        counts["blank"] = 1
+        return Parsed("", (), False, counts, "blank reply")
+    wanted: str | None = cleaned
+    if labels:
+        wanted = after_last(cleaned, labels, stop=stop)
+        if wanted is None:
+            if needs_label:
+                return Parsed("", (), False, counts, f"no line begins with '{labels[0]}:'")
+            wanted = cleaned
+    wanted = wanted or ""
+    if not wanted:
+        counts["blank"] = 1
+        return Parsed("", (), False, counts, "blank reply" if not labels else f"nothing stands after '{labels[0]}:'")
+    entries = _entries(wanted, evidence, threshold, threshold if unindexed_threshold is None else unindexed_threshold)
+    nothing = not any(entry.aligned for entry in entries) and says_nothing(wanted)
+    return Parsed(wanted, tuple(entries), nothing, counts)
+
+
+def says_nothing(text: str) -> bool:
+    """Step 6: NONE, `[]`, `n/a` (the reply, or a line of it), or at most 15 words such as "no relevant context"."""
+    lines = [re.sub(_BULLET, "", line) for line in text.splitlines() if line.strip()]
+    bare = [_STRONG.sub("", _WEAK.sub("", line)) or line for line in lines]
+    if any(_MARKER.match(line) for line in (*lines, *bare)):
+        return True
+    if len(text.split()) > NOTHING_WORDS or "second" in persons(text):
+        return False
+    return bool(_NO.search(text) or _MEMORIES_NOT.search(text))
+
+
+def is_rejection(text: str) -> bool:
+    """Whether an indexed line only says that its memory isn't needed ("not relevant", "none")."""
+    return bool(_REJECTION.match(text)) or (len(text.split()) <= NOTHING_WORDS and bool(_NO.search(text)))
+
+
+def is_marker(text: str) -> bool:
+    """Whether the text is only NONE, n/a, or a public marker of the kind."""
+    return bool(_MARKER.match(text))
+
+
+def _entries(wanted: str, evidence: Evidence, threshold: float, unindexed: float) -> list[Entry]:
+    """Steps 3 to 5."""
+    read = [_read_numbers(line) for line in wanted.splitlines() if line.strip(" \t-*•_=`\"'")]
+    if read and not read[0][1] and read[0][0].endswith(":"):
+        read = read[1:]
+    in_range = [
+        (text, tuple(number for number in numbers if 1 <= number <= evidence.size), strong, bool(numbers))
+        for text, numbers, strong in read
+    ]
+    counting = len(read) > 1 and [numbers for _, numbers, _ in read] == [(place + 1,) for place in range(len(read))]
+    if counting and not any(evidence.share(text, numbers) for text, numbers, _, _ in in_range if text and numbers):
+        bare = any(not text for text, *_ in in_range)
+        in_range = in_range if bare else [(text, (), False, False) for text, *_ in in_range]
+    entries = []
+    for text, numbers, strong, had_number in in_range:
+        if not text and (not numbers or not strong):
+            continue
+        entries.append(_align(text, numbers, strong, had_number, evidence, threshold, unindexed))
+    return entries
+
+
+def _align(
+    text: str, numbers: tuple[int, ...], strong: bool, had_number: bool, evidence: Evidence, threshold: float,
+    unindexed: float,
+) -> Entry:  # fmt: skip
+    if not text:
+        return Entry("", numbers, True, 1.0, True)
+    bare = evidence.without_date(text, numbers or tuple(range(1, evidence.size + 1)))
+    best, best_share = evidence.best(bare)
+    share = evidence.share(bare, numbers) if numbers else 0.0
+    whole = next((number for number in range(1, evidence.size + 1) if evidence.is_whole(bare, number)), None)
+    if whole is not None and whole not in numbers:
+        return Entry(bare, (whole,), bool(numbers), 1.0, True, whole=True)
+    if numbers and (strong or share > 0):
+        return Entry(bare, numbers, True, share, share >= threshold or whole is not None, whole=whole is not None)
+    enough = len(evidence.content(bare)) >= FRAGMENT
+    aligned = enough and best_share >= unindexed and not (had_number and strong)
+    return Entry(bare, (best,) if aligned else (), False, best_share, aligned)
+
+
+def _read_numbers(line: str) -> tuple[str, tuple[int, ...], bool]:
+    """A line without bullet and numbers; the numbers; whether they stood in brackets or after an M."""
+    text = strip_quotes(_BULLET.sub("", line)).strip()
+    if _EMPTY_LIST.match(text):
+        return text, (), False
+    weak = _WEAK.match(text)
+    rest = text[weak.end() :] if weak else text
+    numbers: list[int] = []
+    while match := _STRONG.match(rest):
+        numbers += _numbers(match.group("b") or match.group("m"))
+        rest = rest[match.end() :]
+    if not numbers and (match := _TRAILING.search(rest)):
+        numbers += _numbers(match.group(1))
+        rest = rest[: match.start()]
+    if numbers:
+        return strip_quotes(_AFTER_NUMBER.sub("", rest)), tuple(dict.fromkeys(numbers)), True
+    if weak:
+        return strip_quotes(_AFTER_NUMBER.sub("", rest)), (int(weak.group(1) or weak.group(2)),), False
+    return text, (), False
+
+
+def _numbers(found: str) -> list[int]:
+    ranges = re.fullmatch(r"(\d+)\s*[-–]\s*(\d+)", found)
+    if ranges and 0 <= int(ranges.group(2)) - int(ranges.group(1)) < 50:
+        return list(range(int(ranges.group(1)), int(ranges.group(2)) + 1))
+    return [int(number) for number in re.findall(r"\d+", found)]

@@ -1,0 +1,208 @@
+"""Scores laid out for comparing: planned instances (or users) × configurations, in points, NaN where missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from opbench.errors import UsageError
+from opbench.store.rundata import RunData
+from opbench.types import Benchmark
+
+Key = tuple[str, str, str]
+"""model, memory, mitigation."""
+KEY = ["model", "memory", "mitigation"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.intp]
+
+
+def configuration_keys(data: RunData) -> list[Key]:
+    """The run's configurations, in its own order."""
+    rows = data.configurations[KEY].itertuples(index=False, name=None)
+    return [(str(model), str(memory), str(mitigation)) for model, memory, mitigation in rows]
+
+
+def planned(data: RunData, benchmark: Benchmark, first_only: bool = False) -> pd.DataFrame:
+    """The slice's instances of one benchmark, in its order; `first_only` keeps first speakers of conversations."""
+    frame = data.instances[data.instances["benchmark"] == benchmark]
+    if first_only:
+        frame = frame[frame["first_speaker"].astype(bool)]
+    return frame.sort_values("ordinal").reset_index(drop=True)
+
+
+def choose_judge(judges: Sequence[str], preferred: Sequence[str | None], what: str) -> str | None:
+    """Which judge's numbers to show: the first preferred one that there is, else the only one; None when there is none.
+
+    Raises:
+        UsageError: several judges scored `what` and none of them is preferred.
+    """
+    for name in preferred:
+        if name is not None and name in judges:
+            return name
+    if len(judges) > 1:
+        raise UsageError(f"{what} was scored by several judges ({', '.join(sorted(judges))}): name one with --judge.")
+    return judges[0] if judges else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One metric of one benchmark: `values` is instances × keys in points, NaN where nothing was scored."""
+
+    instances: pd.DataFrame
+    keys: list[Key]
+    values: Floats
+    metric: str
+    judge: str | None
+
+    def column(self, key: Key) -> int | None:
+        return self.keys.index(key) if key in self.keys else None
+
+
+def score_grid(
+    data: RunData, benchmark: Benchmark, metric: str, first_only: bool = False, judge: str | None = None
+) -> Grid:
+    """The scores of one metric. `judge` None means the study's own.
+
+    Raises:
+        UsageError: several judges and none named.
+    """
+    instances = planned(data, benchmark, first_only)
+    keys = configuration_keys(data)
+    rows = data.scores[data.scores["metric"] == metric]
+    index = pd.Index(instances["instance"])
+    rows = rows[rows["instance"].isin(index)]
+    chosen = choose_judge(rows["judge"].unique().tolist(), (judge, data.study.judge), f"'{metric}'")
+    rows = rows[rows["judge"] == chosen]
+    values = np.full((len(instances), len(keys)), np.nan)
+    _place(values, index.get_indexer(pd.Index(rows["instance"])), _columns(rows, keys), rows["value"])
+    return Grid(instances, keys, values * 100.0, metric, chosen)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Repetition by user (paper, section 3.2.3): `values` and `n` (responses it rests on) are users × keys.
+
+    `embedded` (repetition instances × keys) tells which responses took part; `owner` is each instance's user.
+    """
+
+    users: list[str]
+    keys: list[Key]
+    values: Floats
+    n: Floats
+    instances: list[str]
+    owner: Ints
+    embedded: Bools
+    vectors: dict[tuple[str, str, str, str], npt.NDArray[np.float32]] | None
+    judge: str | None
+
+    def paired(self, columns: Sequence[int]) -> tuple[Floats, Floats, int]:
+        """Values (users × columns) over what all columns share, the responses they rest on (users), and how many
+        users couldn't be made equal.
+
+        A user whose responses differ between columns is computed anew over the common ones when the embeddings are
+        there; without them the user's stored values stand and are counted as unequal.
+        """
+        picked = list(columns)
+        values = self.values[:, picked].copy()
+        n = self.n[:, picked].min(axis=1, initial=np.inf)
+        valid = ~np.isnan(values).any(axis=1)
+        used = self.embedded[:, picked]
+        common = used.all(axis=1)
+        differs = np.bincount(self.owner, weights=used.any(axis=1) & ~common, minlength=len(self.users)) > 0
+        counts = self.n[:, picked]
+        unequal_n = valid & (counts != counts[:, :1]).any(axis=1)
+        unequal = 0
+        for user in np.flatnonzero(valid & (differs | unequal_n)):
+            if self.vectors is None:
+                unequal += 1
+                continue
+            rows = np.flatnonzero(common & (self.owner == user))
+            n[user] = len(rows)
+            for place, column in enumerate(picked):
+                values[user, place] = self._recompute(rows, self.keys[column])
+        values[np.isnan(values).any(axis=1)] = np.nan
+        return values, np.where(np.isnan(values).any(axis=1), 0.0, n), unequal
+
+    def _recompute(self, rows: Ints, key: Key) -> float:
+        """100 × (1 − mean pairwise cosine) over the responses in `rows`; NaN for fewer than two."""
+        if len(rows) < 2 or self.vectors is None:
+            return float("nan")
+        matrix = np.stack([self.vectors[(*key, self.instances[row])] for row in rows]).astype(np.float64)
+        total = matrix.sum(axis=0)
+        pairs = (total @ total - np.einsum("ij,ij->", matrix, matrix)) / (len(rows) * (len(rows) - 1))
+        return float(np.clip(1.0 - pairs, 0.0, 1.0) * 100.0)
+
+
+def repetition_grid(data: RunData, first_only: bool = False, judge: str | None = None) -> Repetition:
+    """Repetition of all users of the slice that have repetition instances.
+
+    Raises:
+        UsageError: several judges (embedders) and none named.
+    """
+    instances = planned(data, "op", first_only)
+    instances = instances[instances["subtype"] == "repetition"].reset_index(drop=True)
+    keys = configuration_keys(data)
+    owner, users = pd.factorize(instances["user"])
+    rows = data.user_scores[data.user_scores["metric"] == "repetition"]
+    rows = rows[rows["user"].isin(users)]
+    preferred = (judge, data.study.judge, data.study.embedder)
+    chosen = choose_judge(rows["judge"].unique().tolist(), preferred, "'repetition'")
+    rows = rows[rows["judge"] == chosen]
+    where, columns = pd.Index(users).get_indexer(pd.Index(rows["user"])), _columns(rows, keys)
+    values = np.full((len(users), len(keys)), np.nan)
+    n = np.zeros((len(users), len(keys)))
+    _place(values, where, columns, rows["value"])
+    _place(n, where, columns, rows["n"])
+    return Repetition(
+        [str(user) for user in users],
+        keys,
+        values * 100.0,
+        n,
+        [str(name) for name in instances["instance"]],
+        owner.astype(np.intp),
+        _embedded(data, instances, keys),
+        data.vectors,
+        chosen,
+    )
+
+
+def _embedded(data: RunData, instances: pd.DataFrame, keys: list[Key]) -> Bools:
+    """Which repetition responses took part: those with an embedding; without embeddings, those that are done."""
+    index = pd.Index(instances["instance"])
+    taken = np.zeros((len(index), len(keys)), dtype=np.bool_)
+    if data.vectors is not None:
+        at_row = {name: row for row, name in enumerate(index)}
+        at_column = {key: column for column, key in enumerate(keys)}
+        for *key, name in data.vectors:
+            row, column = at_row.get(name), at_column.get((key[0], key[1], key[2]))
+            if row is not None and column is not None:
+                taken[row, column] = True
+        return taken
+    rows = data.records[(data.records["status"] == "done") & data.records["instance"].isin(index)]
+    where, columns = index.get_indexer(pd.Index(rows["instance"])), _columns(rows, keys)
+    known = columns >= 0
+    taken[where[known], columns[known]] = True
+    return taken
+
+
+def _columns(rows: pd.DataFrame, keys: list[Key]) -> Ints:
+    """The column of each row's configuration; -1 for one that isn't in `keys`."""
+    names = [list(dict.fromkeys(key[level] for key in keys)) for level in range(len(KEY))]
+    table = np.full([len(level) + 1 for level in names], -1, dtype=np.intp)
+    for column, key in enumerate(keys):
+        table[tuple(level.index(name) for level, name in zip(names, key, strict=True))] = column
+    # An unknown name has code -1, which is the table's last row, kept at -1.
+    codes = [pd.Index(level).get_indexer(pd.Index(rows[name])) for level, name in zip(names, KEY, strict=True)]
+    columns: Ints = table[tuple(codes)]
+    return columns
+
+
+def _place(target: Floats, rows: Ints, columns: Ints, values: pd.Series) -> None:
+    known = (rows >= 0) & (columns >= 0)
+    target[rows[known], columns[known]] = values.to_numpy(dtype=np.float64, na_value=np.nan)[known]

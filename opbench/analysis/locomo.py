@@ -1,0 +1,106 @@
+"""LoCoMo tables of a run: by category and overall, with paired changes. All scores in points, 0 to 100."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opbench.analysis.compare import Change, group_means, reference_of
+from opbench.analysis.grids import KEY, Grid, score_grid
+from opbench.store.rundata import RunData
+from opbench.study import NO_MITIGATION
+from opbench.types import LOCOMO_CATEGORIES
+
+METRICS = {"correct": "judged correct", "f1": "token F1", "bleu1": "BLEU-1", "rougeL": "ROUGE-L"}
+CATEGORIES = tuple(LOCOMO_CATEGORIES.values())
+ADVERSARIAL = LOCOMO_CATEGORIES[5]
+
+LOCOMO_COLUMNS = [
+    *KEY,
+    "metric",
+    "metric_label",
+    *CATEGORIES,
+    "overall",
+    "n_planned",
+    "n_scored",
+    "adversarial_n_planned",
+    "adversarial_n_scored",
+    "missing",
+    "change_points",
+    "change_relative",
+    "n_paired",
+    "pairing",
+]
+
+
+def headline_metric(data: RunData, judge: str | None = None) -> str:
+    """`correct` when an LLM judges, `f1` when the offline judge does (it can't tell whether an answer is right)."""
+    return "f1" if (judge or data.study.judge) == "offline" else "correct"
+
+
+def locomo_table(
+    data: RunData, metric: str | None = None, first_only: bool = False, judge: str | None = None
+) -> pd.DataFrame:
+    """One row a configuration, in the study's order; columns as in `LOCOMO_COLUMNS`.
+
+    `metric` None means `headline_metric`. Categories are means over their scored questions; `overall` is the mean
+    over all scored questions but the adversarial ones (the usual protocol), which stand apart. `change_points` and
+    `change_relative` (%) are of `overall` against the same memory system without post-processor, over the questions
+    that both have scored (`n_paired`). What is missing is NaN, with the reason in `missing` or `pairing`.
+
+    Raises:
+        UsageError: several judges and none named.
+    """
+    name = metric or headline_metric(data, judge)
+    grid = score_grid(data, "locomo", name, first_only, judge)
+    label = METRICS.get(name, name)
+    if grid.judge and name == "correct":
+        label = f"{label} ({grid.judge})"
+    category = pd.Index(CATEGORIES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
+    usual = category != CATEGORIES.index(ADVERSARIAL)
+    planned = np.bincount(category, minlength=len(CATEGORIES))
+    rows: list[dict[str, Any]] = []
+    for column, key in enumerate(grid.keys):
+        scored = ~np.isnan(grid.values[:, column])
+        means, counts = group_means(grid.values[:, [column]], category, scored, len(CATEGORIES))
+        in_overall = scored & usual
+        gone = [each for at, each in enumerate(CATEGORIES) if planned[at] and not counts[at]]
+        missing = f"nothing scored: {', '.join(gone)}" if gone else ""
+        if not len(grid.instances):
+            missing = "the slice has no LoCoMo question"
+        change = Change.missing("reference") if key[2] == NO_MITIGATION else _change(grid, column, usual)
+        rows.append(
+            {
+                **dict(zip(KEY, key, strict=True)),
+                "metric": name,
+                "metric_label": label,
+                **{each: means[at, 0] for at, each in enumerate(CATEGORIES)},
+                "overall": grid.values[in_overall, column].mean() if in_overall.any() else np.nan,
+                "n_planned": int(usual.sum()),
+                "n_scored": int(in_overall.sum()),
+                "adversarial_n_planned": int((~usual).sum()),
+                "adversarial_n_scored": int((scored & ~usual).sum()),
+                "missing": missing,
+                "change_points": change.points,
+                "change_relative": change.relative,
+                "n_paired": change.n,
+                "pairing": change.note,
+            }
+        )
+    return pd.DataFrame(rows, columns=LOCOMO_COLUMNS)
+
+
+def _change(grid: Grid, column: int, usual: np.ndarray[Any, np.dtype[np.bool_]]) -> Change:
+    """Change of the overall mean against the same memory system without post-processor, over shared questions."""
+    reference = reference_of(grid.keys[column])
+    other = grid.column(reference)
+    if other is None:
+        return Change.missing(f"not in the study: {' · '.join(reference)}")
+    pair = grid.values[:, [column, other]]
+    shared = usual & ~np.isnan(pair).any(axis=1)
+    if not shared.any():
+        return Change.missing("nothing scored by both")
+    value, base = pair[shared].mean(axis=0)
+    return Change.between(float(value), float(base), int(shared.sum()), "paired")

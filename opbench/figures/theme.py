@@ -1,0 +1,145 @@
+"""One look for all figures: palette, number formats, names, and a layout that reads at 390 px, light or dark.
+
+Backgrounds are transparent and font colours are left alone, so that a page's theme decides them. Grid lines and
+marks are a grey that shows on both.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+import plotly.graph_objects as go
+
+#: Okabe and Ito's palette without black, which is lost on a dark page; told apart by people with colour blindness.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+#: What is nothing special (no post-processor), and lines: visible on light and dark.
+GREY = "#8A8A8A"
+#: Brown to violet over near-white (ColorBrewer's PuOr), worse to better; safe for all kinds of colour blindness.
+DIVERGING = [
+    [0.0, "#b35806"],
+    [0.17, "#e08214"],
+    [0.33, "#fdb863"],
+    [0.5, "#f7f7f7"],
+    [0.67, "#b2abd2"],
+    [0.83, "#8073ac"],
+    [1.0, "#542788"],
+]
+MISSING = "n/a"
+
+NAMES = {
+    "base": "BASE",
+    "rag": "RAG",
+    "rag-observations": "RAG-obs.",
+    "mem0": "Mem0",
+    "memu": "MemU",
+    "memos": "MemOS",
+    "none": "no post-processor",
+    "reminder": "Reminder",
+    "self-critic": "Self-Critic",
+    "few-shot-cot": "Few-Shot-CoT",
+    "comorag": "ComoRAG",
+    "marag": "MARAG",
+    "self-recheck": "Self-ReCheck",
+    "fully-irrelevant": "Fully irrelevant",
+    "baiting": "Baiting",
+    "repetition": "Repetition",
+    "fact": "Fact-level",
+    "value": "Value-level",
+    "memory": "Memory-level",
+}
+
+
+def label(name: str) -> str:
+    """A registry name as people write it, with HTML escaped (Plotly reads some tags in any text)."""
+    return escape(NAMES.get(name, name))
+
+
+def escape(text: object) -> str:
+    return html.escape(str(text), quote=False)
+
+
+def provenance(*, published: bool = False, recorded: bool = False, comparable: bool = True) -> str:
+    """The mark that a figure's title carries (design, rule 4); empty when measured here and comparable."""
+    marks = []
+    if published:
+        marks.append("published")
+    if recorded:
+        marks.append("recorded")
+    if not comparable:
+        marks.append("not comparable with the paper")
+    return " · ".join(marks)
+
+
+def points(value: float) -> str:
+    """A score, e.g. `55.9`."""
+    return MISSING if _missing(value) else f"{value:.1f}"
+
+
+def change(value: float) -> str:
+    """A change with its sign, e.g. `+3.5`, `−1.1`, `0.0`."""
+    if _missing(value):
+        return MISSING
+    rounded = round(value, 1)
+    return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "−")
+
+
+def share(value: float) -> str:
+    """A share as percent, e.g. `13 %`, `−5 %`."""
+    return MISSING if _missing(value) else f"{round(100 * value) + 0:d} %".replace("-", "−")
+
+
+def milliseconds(value: float) -> str:
+    """A duration: `44 ms`, `3.23 s`."""
+    if _missing(value):
+        return MISSING
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.2f} s"
+
+
+def count(value: float) -> str:
+    """A count, or `not told`, which is how published figures come."""
+    return "not told" if _missing(value) else f"{int(value):,}"
+
+
+def scored(n: float, planned: float) -> str:
+    """`n of planned`; `not told` when it isn't known."""
+    return "not told" if _missing(n) else f"{count(n)} of {count(planned)}"
+
+
+def palette(names: list[str]) -> dict[str, str]:
+    """A colour for each post-processor: known ones always the same, others the ones that are left, `none` grey."""
+    fixed = ["reminder", "self-critic", "few-shot-cot", "comorag", "marag", "self-recheck"]
+    order = fixed + [name for name in names if name not in fixed and name != "none"]
+    colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(order)}
+    return {name: GREY if name == "none" else colours[name] for name in names}
+
+
+def finish(figure: go.Figure, title: str, mark: str = "", height: int = 420, legend: bool = True) -> go.Figure:
+    """Lay the figure out: title with its mark below, legend under the plot, narrow margins, nothing opaque."""
+    suffix = f"<br><sup>{escape(mark)}</sup>" if mark else ""
+    below: dict[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top"}
+    figure.update_layout(
+        title={
+            "text": f"{escape(title)}{suffix}",
+            "x": 0,
+            "xanchor": "left",
+            "xref": "container",
+            "font": {"size": 15},
+        },
+        height=height,
+        margin={"l": 8, "r": 8, "t": 72 if mark else 52, "b": 8},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=legend,
+        legend=below,
+        hoverlabel={"align": "left"},
+        colorway=list(PALETTE),
+    )
+    figure.update_xaxes(automargin=True, gridcolor="rgba(138,138,138,0.25)", zerolinecolor=GREY)
+    figure.update_yaxes(automargin=True, gridcolor="rgba(138,138,138,0.25)", zerolinecolor=GREY)
+    return figure
+
+
+def _missing(value: float | None) -> bool:
+    return value is None or math.isnan(value)

@@ -1,0 +1,184 @@
+"""The call store in front of the model client (design rule 1): the same call is never paid twice.
+
+A call is kept under the hash of all that determines its answer. Two records that need the same call at the same
+time share one request. New calls are handed to the records that rest on them and are written with the first of
+these that finishes, in one transaction; errors are never kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from opbench.errors import ModelError
+from opbench.store.database import Store
+from opbench.store.schema import calls as calls_table
+from opbench.store.writing import CallRow
+from opbench.types import ChatRequest, ChatResult, Complete
+
+#: How often a blank answer is asked again before it is taken as what the model says.
+_BLANK_RETRIES = 2
+
+
+def call_key(kind: str, identity: object) -> str:
+    """SHA-256 (hex) of the canonical JSON of what determines an answer."""
+    canonical = json.dumps([kind, identity], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts of a worker's calls since it started."""
+
+    made: int = 0
+    reused: int = 0
+    failed: int = 0
+
+
+class CallStore:
+    """Answers calls from the store, from a request under way, or by making them."""
+
+    def __init__(
+        self,
+        store: Store,
+        complete: Complete,
+        identity: Callable[[str], dict[str, str]],
+        cost: Callable[[str, int | None, int | None], float | None],
+    ) -> None:
+        """`identity` gives what determines a model's answers, `cost` the dollars of (model, tokens in, tokens out)."""
+        self._store = store
+        self._complete = complete
+        self._identity = identity
+        self._cost = cost
+        self._under_way: dict[str, asyncio.Task[tuple[CallRow, bool]]] = {}
+        self._unwritten: dict[str, CallRow] = {}
+        self.stats = Stats()
+
+    async def chat(self, request: ChatRequest, salt: str = "") -> tuple[CallRow, bool]:
+        """The answer and whether it was reused. `salt` keeps a latency probe's calls apart from all others.
+
+        Raises:
+            ModelError: the call failed for good; kind `empty` is never raised here.
+        """
+        body = asdict(request)
+        del body["model"]
+        identity = self._identity(request.model)
+        key = call_key("chat", {"model": identity, "request": body, "salt": salt})
+
+        async def make() -> CallRow:
+            result = await self._ask(request)
+            return CallRow(
+                key=key,
+                kind="chat",
+                model=request.model,
+                request={"endpoint": identity, **body},
+                response=result.text,
+                finish_reason=result.finish_reason,
+                prompt_tokens=result.prompt_tokens,
+                completion_tokens=result.completion_tokens,
+                cost_usd=self._cost(request.model, result.prompt_tokens, result.completion_tokens),
+                duration_ms=result.duration_ms,
+                attempts=result.attempts,
+                made_at=time.time(),
+            )
+
+        return await self._once(key, make)
+
+    async def _ask(self, request: ChatRequest) -> ChatResult:
+        attempts = 0
+        for remaining in range(_BLANK_RETRIES, -1, -1):
+            result = await self._complete(request)
+            attempts += result.attempts
+            # A blank may be a hiccup of the endpoint; said three times, it is the model's answer.
+            if result.text.strip() or remaining == 0:
+                break
+        return ChatResult(
+            result.text,
+            result.finish_reason,
+            result.prompt_tokens,
+            result.completion_tokens,
+            result.duration_ms,
+            attempts,
+        )
+
+    async def retrieve(
+        self,
+        memory: str,
+        identity: dict[str, Any],
+        search: Callable[[], Awaitable[list[dict[str, Any]]]],
+        salt: str = "",
+    ) -> tuple[CallRow, bool]:
+        """A retrieval, kept like a call: one serves all post-processors of a memory system."""
+        key = call_key("retrieval", {**identity, "salt": salt})
+
+        async def make() -> CallRow:
+            start = time.perf_counter()
+            found = await search()
+            taken = (time.perf_counter() - start) * 1000
+            return CallRow(
+                key=key,
+                kind="retrieval",
+                model=memory,
+                request=identity,
+                response=json.dumps(found, ensure_ascii=False),
+                finish_reason=None,
+                prompt_tokens=None,
+                completion_tokens=None,
+                cost_usd=None,
+                duration_ms=taken,
+                attempts=1,
+                made_at=time.time(),
+            )
+
+        return await self._once(key, make)
+
+    async def _once(self, key: str, make: Callable[[], Awaitable[CallRow]]) -> tuple[CallRow, bool]:
+        if (kept := self._unwritten.get(key)) is not None:
+            self.stats.reused += 1
+            return kept, True
+        if (task := self._under_way.get(key)) is not None:
+            row, _ = await asyncio.shield(task)
+            self.stats.reused += 1
+            return row, True
+        task = asyncio.ensure_future(self._find_or_make(key, make))
+        self._under_way[key] = task
+        task.add_done_callback(lambda done: self._under_way.pop(key, None))
+        row, made = await asyncio.shield(task)
+        if made:
+            self.stats.made += 1
+        else:
+            self.stats.reused += 1
+        return row, not made
+
+    async def _find_or_make(self, key: str, make: Callable[[], Awaitable[CallRow]]) -> tuple[CallRow, bool]:
+        found = await asyncio.to_thread(self._find, key)
+        if found is not None:
+            return found, False
+        try:
+            row = await make()
+        except ModelError:
+            self.stats.failed += 1
+            raise
+        self._unwritten[key] = row
+        return row, True
+
+    def _find(self, key: str) -> CallRow | None:
+        with self._store.begin() as connection:
+            found = connection.execute(select(calls_table).where(calls_table.c.key == key)).one_or_none()
+        return CallRow(**found._asdict()) if found else None
+
+    def unwritten(self, keys: list[str]) -> list[CallRow]:
+        """Those of the calls that must be written with the record that rests on them."""
+        return [self._unwritten[key] for key in dict.fromkeys(keys) if key in self._unwritten]
+
+    def written(self, keys: list[str]) -> None:
+        """Forget calls that are in the store now."""
+        for key in keys:
+            self._unwritten.pop(key, None)

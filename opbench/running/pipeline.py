@@ -1,0 +1,313 @@
+"""One instance through the three stages: retrieve → post-process → respond, then the judge.
+
+Each stage's latency is the time of its own code plus, for every call, the time that the call took when it was made
+(design rules 1 and 5). Self-Critic's draft is the response stage, its second call the post-processing stage.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
+from opbench.errors import ModelError
+from opbench.judges.base import Evidence, Judge
+from opbench.memories.base import MemorySystem
+from opbench.running.calls import CallStore
+from opbench.running.prompts import response_messages, system_prompt
+from opbench.store.writing import CallRow, CallUse, FinishedRecord
+from opbench.study import BASE, NO_MITIGATION, Configuration, Study
+from opbench.types import ChatRequest, ChatResult, Corpus, Instance, Message, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the pipeline works with; made once a run by `opbench.running.worker`."""
+
+    study: Study
+    corpus: Corpus
+    calls: CallStore
+    memories: dict[str, MemorySystem]
+    mitigations: dict[str, PostProcessor]
+    judge: Judge
+    history_sha256: dict[str, str]
+    """Per conversation, the hash of what the memory systems ingest."""
+    concurrency: int
+    run_id: str
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Clock and ledger of one stage. Waiting for calls is taken out and replaced by the calls' own durations."""
+
+    waited: float = 0.0
+    calls_ms: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+    uses: list[tuple[str, bool]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    async def call(self, pending: Awaitable[tuple[CallRow, bool]]) -> CallRow:
+        start = time.perf_counter()
+        try:
+            row, reused = await pending
+        finally:
+            self.waited += time.perf_counter() - start
+        self.uses.append((row.key, reused))
+        self.calls_ms += row.duration_ms
+        self.prompt_tokens += row.prompt_tokens or 0
+        self.completion_tokens += row.completion_tokens or 0
+        if row.kind == "chat":
+            unknown = self.cost_usd is None or row.cost_usd is None
+            self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (row.cost_usd or 0.0)
+        return row
+
+    def elapsed_ms(self) -> float:
+        own = time.perf_counter() - self.started - self.waited
+        return max(0.0, own * 1000) + self.calls_ms
+
+    @property
+    def reused(self) -> bool:
+        return any(reused for _, reused in self.uses)
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened to one instance, as far as it came."""
+
+    retrieved: list[Memory] = field(default_factory=list)
+    processed: Processed | None = None
+    context: Sequence[Memory | Line] = ()
+    response: str = ""
+    finish_reason: str | None = None
+    draft: str | None = None
+    critique: str | None = None
+    state: str | None = None
+    state_reason: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    """Latencies, reuse marks and tokens: columns of `schema.records`."""
+    costs: list[float | None] = field(default_factory=list)
+    """Dollars by stage; None where a price is unknown."""
+    uses: list[CallUse] = field(default_factory=list)
+
+
+class Pipeline:
+    """Runs instances. Safe for many at once: it keeps nothing between them but the call store."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.tools = tools
+
+    async def record(self, configuration_id: int, configuration: Configuration, instance: Instance) -> FinishedRecord:
+        """The finished record: done with its scores, or an error with its true reason."""
+        trace = Trace()
+        scores: list[Score] = []
+        error: ModelError | None = None
+        try:
+            await self.respond(configuration, instance, trace)
+            scores, judged = await self.judge(instance, trace.response, trace)
+            trace.uses += judged
+        except ModelError as failure:
+            error = failure
+        keys = [use.key for use in trace.uses]
+        return FinishedRecord(
+            configuration_id=configuration_id,
+            instance_id=instance.id,
+            values=self._columns(configuration, trace, error),
+            calls=self.tools.calls.unwritten(keys),
+            uses=trace.uses,
+            judge=self.tools.judge.name,
+            scores=scores,
+        )
+
+    async def respond(self, configuration: Configuration, instance: Instance, trace: Trace) -> None:
+        """Fill the trace up to the response.
+
+        Raises:
+            ModelError: a call failed for good, or the model answered nothing.
+        """
+        salt = f"{self.tools.run_id}/{configuration.label}" if self.tools.study.latency_probe else ""
+        if configuration.memory != BASE:
+            trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
+        trace.context = trace.retrieved
+        method = self.tools.mitigations[configuration.mitigation]
+        note = ""
+        if configuration.mitigation != NO_MITIGATION and not method.revises:
+            note = await self._post_process(method, configuration, instance, trace, salt)
+
+        stage = _Stage()
+        messages = response_messages(instance.benchmark, instance.question, trace.context, note)
+        row = await self._chat(stage, trace, "response", configuration.model, messages, salt)
+        trace.values |= {
+            "response_ms": stage.elapsed_ms(),
+            "response_reused": stage.reused,
+            "response_prompt_tokens": row.prompt_tokens,
+            "response_completion_tokens": row.completion_tokens,
+        }
+        trace.costs.append(stage.cost_usd)
+        trace.response, trace.finish_reason = row.response, row.finish_reason
+        if not row.response.strip():
+            raise ModelError(
+                f"{configuration.model} answered nothing (finish reason {row.finish_reason or 'not told'}).",
+                kind="empty",
+                model=configuration.model,
+            )
+        if method.revises:
+            await self._revise(method, configuration, instance, trace, salt)
+
+    async def _retrieve(self, name: str, instance: Instance, trace: Trace, salt: str) -> list[Memory]:
+        memory = self.tools.memories[name]
+        user = instance.user
+        # Ingestion is no part of the retrieval latency: it happens once a user, whatever is asked.
+        await memory.ingest(user, self.tools.corpus.conversations[user.conversation].sessions)
+        k = self.tools.study.k
+        stage = _Stage()
+
+        async def search() -> list[dict[str, Any]]:
+            return [asdict(found) for found in await memory.search(user, instance.question, k)]
+
+        identity = {
+            "system": memory.identity(),
+            "user": user.id,
+            "history": self.tools.history_sha256[user.conversation],
+            "query": instance.question,
+            "k": k,
+        }
+        row = await stage.call(self.tools.calls.retrieve(name, identity, search, salt))
+        trace.uses.append(CallUse(row.key, "retrieval", stage.reused))
+        trace.values |= {"retrieval_ms": row.duration_ms, "retrieval_reused": stage.reused}
+        return [Memory(**found) for found in json.loads(row.response)]
+
+    async def _post_process(
+        self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
+    ) -> str:
+        stage = _Stage()
+        ask = _Asking(self, stage, trace, configuration.model, salt)
+
+        async def search(query: str, k: int = 5) -> list[Memory]:
+            return await self.tools.memories[configuration.memory].search(instance.user, query, k)
+
+        processed = await method.process(instance.question, trace.retrieved, ask, search)
+        trace.processed = processed
+        trace.state, trace.state_reason = processed.state, processed.reason
+        trace.counts = dict(processed.counts)
+        # A method that failed must look like no method: the very context, and so the very call, of `none`.
+        trace.context = trace.retrieved if processed.state == "failed" else processed.lines
+        self._book_post(stage, trace, processed.called)
+        return processed.response_note
+
+    async def _revise(
+        self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
+    ) -> None:
+        stage = _Stage()
+        ask = _Asking(self, stage, trace, configuration.model, salt)
+        revised = await method.revise(
+            instance.question, trace.retrieved, trace.response, ask, system=system_prompt(instance.benchmark)
+        )
+        trace.draft, trace.response, trace.critique = trace.response, revised.text, revised.critique
+        trace.state, trace.state_reason = revised.state, revised.reason
+        trace.counts = dict(revised.counts)
+        self._book_post(stage, trace, revised.called)
+
+    def _book_post(self, stage: _Stage, trace: Trace, called: bool) -> None:
+        if called:
+            trace.values |= {
+                "post_ms": stage.elapsed_ms(),
+                "post_reused": stage.reused,
+                "post_prompt_tokens": stage.prompt_tokens,
+                "post_completion_tokens": stage.completion_tokens,
+            }
+            trace.costs.append(stage.cost_usd)
+
+    async def _chat(
+        self,
+        stage: _Stage,
+        trace: Trace,
+        name: str,
+        model: str,
+        messages: Sequence[Message],
+        salt: str,
+        *,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> CallRow:
+        study = self.tools.study
+        request = ChatRequest(
+            model=model,
+            messages=tuple(messages),
+            temperature=study.temperature if temperature is None else temperature,
+            max_tokens=study.max_tokens if max_tokens is None else max_tokens,
+        )
+        row = await stage.call(self.tools.calls.chat(request, salt))
+        trace.uses.append(CallUse(row.key, name, stage.uses[-1][1]))
+        return row
+
+    async def judge(self, instance: Instance, response: str, trace: Trace) -> tuple[list[Score], list[CallUse]]:
+        """The judge's scores of a response, and the calls that it rests on."""
+        uses: list[CallUse] = []
+
+        async def complete(request: ChatRequest) -> ChatResult:
+            row, reused = await self.tools.calls.chat(request)
+            uses.append(CallUse(row.key, "judge", reused))
+            return ChatResult(
+                row.response, row.finish_reason, row.prompt_tokens, row.completion_tokens, row.duration_ms, row.attempts
+            )
+
+        profile = self.tools.corpus.profiles.get(instance.user.id)
+        evidence = Evidence(
+            instance=instance,
+            response=response,
+            profile=profile.profile if profile else "",
+            memories=tuple(memory.text for memory in trace.retrieved),
+            context=tuple(line.text for line in trace.context),
+            finish_reason=trace.finish_reason,
+            own_facts=profile.observations if profile else (),
+        )
+        return await self.tools.judge.score(evidence, complete), uses
+
+    def _columns(self, configuration: Configuration, trace: Trace, error: ModelError | None) -> dict[str, Any]:
+        done = error is None
+        return {
+            "status": "done" if done else "error",
+            "error_kind": None if error is None else error.kind,
+            "error": None if error is None else str(error),
+            "response": trace.response if done else None,
+            "finish_reason": trace.finish_reason,
+            "draft": trace.draft,
+            "critique": trace.critique,
+            "retrieved": None if configuration.memory == BASE else [asdict(memory) for memory in trace.retrieved],
+            "context": None if configuration.memory == BASE else [asdict(line) for line in trace.context],
+            "state": trace.state,
+            "state_reason": trace.state_reason,
+            "counts": trace.counts or None,
+            "concurrency": self.tools.concurrency,
+            "cost_usd": None if None in trace.costs else sum(cost for cost in trace.costs if cost),
+            "finished_at": time.time(),
+            **trace.values,
+        }
+
+
+class _Asking:
+    """The `ask` of a post-processor: through the call store, booked on the post-processing stage."""
+
+    def __init__(self, pipeline: Pipeline, stage: _Stage, trace: Trace, model: str, salt: str) -> None:
+        self._pipeline, self._stage, self._trace, self._model, self._salt = pipeline, stage, trace, model, salt
+
+    async def __call__(
+        self, messages: Sequence[tuple[str, str]], *, max_tokens: int = 512, temperature: float = 0.0
+    ) -> Reply:
+        row = await self._pipeline._chat(
+            self._stage,
+            self._trace,
+            "post",
+            self._model,
+            [Message(role, content) for role, content in messages],  # type: ignore[arg-type]
+            self._salt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        return Reply(row.response, row.finish_reason, row.prompt_tokens, row.completion_tokens, row.duration_ms)

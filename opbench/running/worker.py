@@ -1,0 +1,85 @@
+"""Running a prepared study in this process: the engine with its parts, signals and claims."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from opbench.models import cost
+from opbench.running.calls import CallStore
+from opbench.running.engine import Engine, Progress
+from opbench.running.pipeline import Pipeline, Tools
+from opbench.running.plan import make_plan
+from opbench.running.prepare import Prepared
+from opbench.store.claims import claim, new_worker
+from opbench.store.database import Store
+from opbench.store.writing import set_request
+
+
+async def execute(
+    store: Store,
+    prepared: Prepared,
+    *,
+    concurrency: int,
+    on_progress: Callable[[Progress], None],
+    on_stop: Callable[[], None] = lambda: None,
+) -> Progress:
+    """Do what is missing of the study. The first Ctrl-C finishes what is in flight, the second leaves at once.
+
+    `on_stop` is called at the first Ctrl-C.
+
+    Raises:
+        UsageError: another process is at work on this run.
+        StoreError: the store can't be written; what was committed stays.
+    """
+    if prepared.study.latency_probe:
+        concurrency = 1
+    configuration_ids = prepared.register(store)
+    worker = new_worker(prepared.run_id, concurrency)
+    claim(store, prepared.run_id, worker)
+    set_request(store, prepared.run_id, "go")
+    plan = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
+    calls = CallStore(
+        store,
+        prepared.client.complete,
+        lambda name: prepared.registry.model(name).identity(),
+        lambda name, tokens_in, tokens_out: cost(prepared.registry.model(name), tokens_in, tokens_out),
+    )
+    tools = Tools(
+        prepared.study,
+        prepared.corpus,
+        calls,
+        prepared.memories,
+        prepared.mitigations,
+        prepared.judge,
+        prepared.history_sha256,
+        concurrency,
+        prepared.run_id,
+    )
+    engine = Engine(
+        store,
+        prepared.run_id,
+        Pipeline(tools),
+        embedder=prepared.study.embedder,
+        embed=prepared.embedder.embed,
+        on_progress=on_progress,
+        stats=lambda: dict(prepared.client.stats),
+        worker=worker,
+    )
+
+    def interrupted() -> None:
+        if engine.stopping:
+            os._exit(130)
+        engine.stop()
+        on_stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted)
+    try:
+        return await engine.run(plan)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,61 @@
+"""Where things are, from the environment (prefix `OPBENCH_`); every variable is listed in docs/settings.md."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from platformdirs import user_data_path
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The project's folder: `models.toml` and `results/` stand in it."""
+
+
+class Settings(BaseSettings):
+    """Settings of one process. Empty variables count as not set."""
+
+    model_config = SettingsConfigDict(env_prefix="OPBENCH_", env_ignore_empty=True, frozen=True)
+
+    data: Path | None = Field(
+        None, description="Folder that holds `opbench/` and `locomo/` with the public benchmark files."
+    )
+    home: Path = Field(
+        default_factory=lambda: user_data_path("opbench-workbench", appauthor=False),
+        description="Folder for the store, the fetched data, the caches and the logs.",
+    )
+    store: SecretStr | None = Field(
+        None,
+        description="Store as an SQLAlchemy URL, e.g. postgresql+psycopg://user@host/db. Default: SQLite in `home`.",
+    )
+    models: Path | None = Field(
+        None, description="Your own model registry file. Default: models.local.toml beside models.toml."
+    )
+
+    @property
+    def cache(self) -> Path:
+        """Folder of what can be made again: indexes, embedded server's state."""
+        return self.home / "cache"
+
+    @property
+    def fetched(self) -> Path:
+        """Folder of the benchmark files that `opbench data fetch` downloads; same layout as `data`."""
+        return self.home / "data"
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL, password included: for opening it, never for showing it."""
+        if self.store is not None:
+            return self.store.get_secret_value()
+        return f"sqlite:///{self.home / 'store.sqlite3'}"
+
+    @property
+    def models_file(self) -> Path:
+        return self.models if self.models is not None else ROOT / "models.local.toml"
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings of this process, read once. Tests clear it with `settings.cache_clear()`."""
+    return Settings()

@@ -1,0 +1,1 @@
+"""The durable memory of the workbench: SQLAlchemy on SQLite (WAL) or PostgreSQL."""

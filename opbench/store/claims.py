@@ -1,0 +1,72 @@
+"""Who is at work on a run: one process at a time, and none that died."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from typing import Any
+
+from sqlalchemy import select
+
+from opbench.errors import UsageError
+from opbench.store.database import Store
+from opbench.store.schema import workers
+from opbench.store.writing import beat, forget_worker
+
+#: How long a worker may be silent before it counts as dead: on this host, where its process is there, and elsewhere.
+_SILENT_HERE = 60.0
+_SILENT_ELSEWHERE = 30.0
+
+
+def new_worker(run_id: str, concurrency: int) -> dict[str, Any]:
+    """This process as a row of `schema.workers`."""
+    now = time.time()
+    return {
+        "id": uuid.uuid4().hex,
+        "run_id": run_id,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started_at": now,
+        "heartbeat_at": now,
+        "concurrency": concurrency,
+        "stats": {},
+    }
+
+
+def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
+    """Take the run for this worker; rows of workers that died are forgotten.
+
+    Every starter first writes its own row and then looks: of two that start at once the earlier one stays.
+
+    Raises:
+        UsageError: another process is at work on the run; says which.
+    """
+    beat(store, worker)
+    with store.begin() as connection:
+        rows = connection.execute(select(workers).where(workers.c.run_id == run_id, workers.c.id != worker["id"])).all()
+    for row in rows:
+        if not worker_alive(row.host, row.pid, row.heartbeat_at):
+            forget_worker(store, row.id)
+        elif (row.started_at, row.id) < (worker["started_at"], worker["id"]):
+            forget_worker(store, worker["id"])
+            raise UsageError(
+                f"run {run_id} is being worked on by process {row.pid} on {row.host}. "
+                "Watch it with 'opbench status', or stop it first."
+            )
+
+
+def worker_alive(host: str, pid: int, heartbeat_at: float) -> bool:
+    """Whether a worker still runs: asked of the process here, judged by its heartbeat elsewhere."""
+    silent = time.time() - heartbeat_at
+    if host != socket.gethostname():
+        return silent < _SILENT_ELSEWHERE
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is there, as another user's
+    # A dead worker's number may have been given to another process, which writes no heartbeat.
+    return silent < _SILENT_HERE

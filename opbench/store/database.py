@@ -1,0 +1,115 @@
+"""Opening the store: engine, SQLite's settings, migrations."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from opbench.errors import StoreError
+
+_MIGRATION_LOCK = 26011372  # any fixed number: PostgreSQL's advisory lock while the schema is upgraded
+
+
+class Store:
+    """An open store with the current schema. Safe to share between threads."""
+
+    def __init__(self, engine: Engine, label: str) -> None:
+        self.engine = engine
+        self.label = label
+        """The URL without password, for messages."""
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """One transaction: committed at the end, rolled back on any error.
+
+        Raises:
+            StoreError: the database refused or vanished; one line that says what it said.
+        """
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise _refused(self.label, error) from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _refused(label: str, error: DBAPIError) -> StoreError:
+    said = " ".join(str(error.orig).split())
+    return StoreError(f"store {label}: {said}. Is the database there, writable and not full?")
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # NORMAL survives a killed process; only a power cut may cost the last commits, never the file.
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+
+def open_store(url: str) -> Store:
+    """Open the store at an SQLAlchemy URL, creating and upgrading its schema where needed.
+
+    Raises:
+        StoreError: the URL is malformed, the database can't be reached, or its schema is newer than this program.
+    """
+    try:
+        parsed = make_url(url)
+        label = parsed.render_as_string(hide_password=True)
+    except ArgumentError:
+        raise StoreError(
+            "OPBENCH_STORE isn't a database URL. Use sqlite:////path/file.sqlite3 or postgresql+psycopg://user@host/database."
+        ) from None
+    if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        try:
+            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"store {label}: can't make its folder ({error.strerror}). Set OPBENCH_HOME.") from error
+    try:
+        engine = create_engine(parsed, pool_pre_ping=True)
+    except (NoSuchModuleError, ModuleNotFoundError):
+        raise StoreError(
+            f"store {label}: no such kind of database here. Use sqlite:///… or postgresql+psycopg://…"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _set_up_sqlite)
+    try:
+        _upgrade(engine, label)
+    except DBAPIError as error:
+        raise _refused(label, error) from error
+    return Store(engine, label)
+
+
+def _upgrade(engine: Engine, label: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    script = ScriptDirectory.from_config(config)
+    head = script.get_current_head()
+    with engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    if current == head:
+        return
+    if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
+        raise StoreError(f"store {label}: made by a newer version of the workbench ({current}). Update, then open it.")
+    with engine.begin() as connection:
+        # Two processes that open a new store at once: the second waits here and then finds nothing to do.
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _MIGRATION_LOCK})
+        else:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

@@ -1,0 +1,336 @@
+"""Reading from the store: runs, their status, and all that analysis needs of a run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sqlalchemy import Select, func, select
+
+from opbench.errors import UsageError
+from opbench.store import schema as s
+from opbench.store.claims import worker_alive
+from opbench.store.database import Store
+from opbench.store.rundata import RunData
+from opbench.study import Study
+
+_CONFIGURATION = (s.configurations.c.model, s.configurations.c.memory, s.configurations.c.mitigation)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """How far a run is, computed from its records. `done` + `errors` + `waiting` = `planned`."""
+
+    run_id: str
+    name: str
+    created_at: float
+    recorded: bool
+    text_left_out: bool
+    planned: int
+    done: int
+    errors: int
+    unscored: int
+    """Done records that lack a score of the run's judge (repetition is scored by user and not counted)."""
+    error_kinds: dict[str, int]
+    missing_reasons: dict[str, int]
+    by_configuration: pd.DataFrame
+    """model, memory, mitigation, planned, done, errors."""
+    request: str
+    working: bool
+    """Whether a live process is at work on it."""
+    worker: dict[str, Any] = field(default_factory=dict)
+    """The live worker's row: pid, host, concurrency, started_at, stats."""
+    recent_rate: float | None = None
+    """Records per second over the last minute, or since the worker started if that is shorter."""
+
+    @property
+    def waiting(self) -> int:
+        return self.planned - self.done - self.errors
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record is done and none of its scores is missing for a passing reason."""
+        return self.done == self.planned
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self.waiting / self.recent_rate if self.working and self.recent_rate else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `opbench status --json`."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "by_configuration"}
+        return {
+            **plain,
+            "waiting": self.waiting,
+            "complete": self.complete,
+            "seconds_left": self.seconds_left,
+            "by_configuration": self.by_configuration.to_dict("records"),
+        }
+
+
+def run_ids(store: Store) -> list[str]:
+    """All runs, newest first."""
+    with store.begin() as connection:
+        return list(connection.scalars(select(s.runs.c.id).order_by(s.runs.c.created_at.desc(), s.runs.c.id)))
+
+
+def find_run(store: Store, wanted: str | None) -> str:
+    """The run whose id begins with, or whose name is, `wanted`; the newest when None.
+
+    Raises:
+        UsageError: none, or more than one.
+    """
+    with store.begin() as connection:
+        rows = connection.execute(
+            select(s.runs.c.id, s.runs.c.name).order_by(s.runs.c.created_at.desc(), s.runs.c.id)
+        ).all()
+    if not rows:
+        raise UsageError("there is no run in this store yet. Start one with 'opbench run'.")
+    if wanted is None:
+        return str(rows[0].id)
+    hits = [row.id for row in rows if row.id == wanted] or [
+        row.id for row in rows if row.id.startswith(wanted) or row.name == wanted
+    ]
+    if len(hits) == 1:
+        return str(hits[0])
+    if not hits:
+        raise UsageError(f"no run '{wanted}'. There are: {', '.join(row.id for row in rows[:10])}.")
+    raise UsageError(f"'{wanted}' fits {len(hits)} runs: {', '.join(hits[:10])}. Give more of the id.")
+
+
+def run_study(store: Store, run_id: str) -> tuple[Study, dict[str, Any]]:
+    """The study of a run and its provenance."""
+    with store.begin() as connection:
+        row = connection.execute(select(s.runs.c.study, s.runs.c.provenance).where(s.runs.c.id == run_id)).one()
+    return Study.model_validate(row.study), row.provenance
+
+
+def run_status(store: Store, run_id: str) -> RunStatus:
+    """Status of a run, from one pass over its records in SQL."""
+    now = time.time()
+    with store.begin() as connection:
+        run = connection.execute(select(s.runs).where(s.runs.c.id == run_id)).one()
+        slice_size = connection.scalar(select(func.count()).where(s.instances.c.run_id == run_id)) or 0
+        counted = connection.execute(
+            select(
+                *_CONFIGURATION,
+                func.count().filter(s.records.c.status == "done").label("done"),
+                func.count().filter(s.records.c.status == "error").label("errors"),
+            )
+            .select_from(s.configurations)
+            .outerjoin(s.records, s.records.c.configuration_id == s.configurations.c.id)
+            .where(s.configurations.c.run_id == run_id)
+            .group_by(s.configurations.c.id, *_CONFIGURATION)
+            .order_by(s.configurations.c.id)
+        ).all()
+        kinds = connection.execute(
+            select(s.records.c.error_kind, func.count())
+            .where(s.records.c.run_id == run_id, s.records.c.status == "error")
+            .group_by(s.records.c.error_kind)
+        ).all()
+        missing = connection.execute(
+            select(s.scores.c.reason, func.count(func.distinct(s.scores.c.record_id)))
+            .join(s.records, s.records.c.id == s.scores.c.record_id)
+            .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
+            .group_by(s.scores.c.reason)
+        ).all()
+        unscored = (
+            connection.scalar(
+                select(func.count(func.distinct(s.scores.c.record_id)))
+                .join(s.records, s.records.c.id == s.scores.c.record_id)
+                .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
+            )
+            or 0
+        )
+        rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
+        alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+        rate = None
+        if alive:
+            span = max(1.0, min(60.0, now - min(row.started_at for row in alive)))
+            recent = connection.scalar(
+                select(func.count()).where(s.records.c.run_id == run_id, s.records.c.finished_at >= now - span)
+            )
+            rate = (recent or 0) / span
+    by_configuration = pd.DataFrame(
+        [
+            {
+                "model": row.model,
+                "memory": row.memory,
+                "mitigation": row.mitigation,
+                "planned": slice_size,
+                "done": row.done,
+                "errors": row.errors,
+            }
+            for row in counted
+        ],
+        columns=["model", "memory", "mitigation", "planned", "done", "errors"],
+    )
+    return RunStatus(
+        run_id=run_id,
+        name=run.name,
+        created_at=run.created_at,
+        recorded=run.recorded,
+        text_left_out=run.text_left_out,
+        planned=slice_size * len(counted),
+        done=int(by_configuration["done"].sum()),
+        errors=int(by_configuration["errors"].sum()),
+        unscored=unscored,
+        error_kinds={str(kind): count for kind, count in kinds},
+        missing_reasons={str(reason): count for reason, count in missing},
+        by_configuration=by_configuration,
+        request=run.request,
+        working=bool(alive),
+        worker=dict(alive[0]._mapping) if alive else {},
+        recent_rate=rate,
+    )
+
+
+def read_run(store: Store, run_id: str, *, with_vectors: bool = True) -> RunData:
+    """All of a run that analysis needs; texts stay in the store."""
+    study, provenance = run_study(store, run_id)
+    records = (
+        select(
+            *_CONFIGURATION,
+            s.records.c.instance_id.label("instance"),
+            *(
+                s.records.c[name]
+                for name in (
+                    "status",
+                    "error_kind",
+                    "error",
+                    "state",
+                    "retrieval_ms",
+                    "post_ms",
+                    "response_ms",
+                    "retrieval_reused",
+                    "post_reused",
+                    "response_reused",
+                    "concurrency",
+                    "post_prompt_tokens",
+                    "post_completion_tokens",
+                    "response_prompt_tokens",
+                    "response_completion_tokens",
+                    "cost_usd",
+                    "finish_reason",
+                    "finished_at",
+                )
+            ),
+        )
+        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
+        .where(s.records.c.run_id == run_id)
+    )
+    scores = (
+        select(
+            *_CONFIGURATION,
+            s.records.c.instance_id.label("instance"),
+            s.scores.c.judge,
+            s.scores.c.metric,
+            s.scores.c.value,
+            s.scores.c.reason,
+        )
+        .select_from(s.scores)
+        .join(s.records, s.records.c.id == s.scores.c.record_id)
+        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
+        .where(s.records.c.run_id == run_id)
+    )
+    user_scores = (
+        select(
+            *_CONFIGURATION,
+            s.user_scores.c.user_id.label("user"),
+            s.user_scores.c.judge,
+            s.user_scores.c.metric,
+            s.user_scores.c.value,
+            s.user_scores.c.n,
+            s.user_scores.c.reason,
+        )
+        .join(s.configurations, s.configurations.c.id == s.user_scores.c.configuration_id)
+        .where(s.configurations.c.run_id == run_id)
+    )
+    instances = (
+        select(
+            s.instances.c.instance_id.label("instance"),
+            s.instances.c.ordinal,
+            s.instances.c.benchmark,
+            s.instances.c.user_id.label("user"),
+            s.instances.c.first_speaker,
+            s.instances.c.subtype,
+        )
+        .where(s.instances.c.run_id == run_id)
+        .order_by(s.instances.c.ordinal)
+    )
+    configurations = select(*_CONFIGURATION).where(s.configurations.c.run_id == run_id).order_by(s.configurations.c.id)
+    with store.begin() as connection:
+        run = connection.execute(select(s.runs).where(s.runs.c.id == run_id)).one()
+
+    return RunData(
+        run_id=run_id,
+        name=run.name,
+        study=study,
+        provenance=provenance,
+        recorded=run.recorded,
+        text_left_out=run.text_left_out,
+        comparable=bool(provenance.get("comparable")),
+        instances=_frame(store, instances),
+        configurations=_frame(store, configurations),
+        records=_frame(store, records, numbers=_NUMBERS),
+        scores=_frame(store, scores, numbers=("value",)),
+        user_scores=_frame(store, user_scores, numbers=("value",)),
+        vectors=_vectors(store, run_id) if with_vectors and not run.text_left_out else None,
+    )
+
+
+_NUMBERS = (
+    "retrieval_ms",
+    "post_ms",
+    "response_ms",
+    "post_prompt_tokens",
+    "post_completion_tokens",
+    "response_prompt_tokens",
+    "response_completion_tokens",
+    "cost_usd",
+)
+
+
+def _frame(store: Store, query: Select[Any], numbers: tuple[str, ...] = ()) -> pd.DataFrame:
+    with store.begin() as connection:
+        result = connection.execute(query)
+        frame = pd.DataFrame(result.all(), columns=list(result.keys()))
+    # A column of nothing but nulls would be of objects: as numbers they are NaN.
+    return frame.astype(dict.fromkeys(numbers, "float64"))
+
+
+def _vectors(store: Store, run_id: str) -> dict[tuple[str, str, str, str], np.ndarray]:
+    query = (
+        select(*_CONFIGURATION, s.records.c.instance_id, s.embeddings.c.vector)
+        .select_from(s.embeddings)
+        .join(s.records, s.records.c.id == s.embeddings.c.record_id)
+        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
+        .where(s.records.c.run_id == run_id)
+    )
+    with store.begin() as connection:
+        return {
+            (model, memory, mitigation, instance): np.frombuffer(vector, dtype="<f4")
+            for model, memory, mitigation, instance, vector in connection.execute(query)
+        }
+
+
+def failures(store: Store, run_id: str) -> pd.DataFrame:
+    """Records without a response and scores that are missing: model, memory, mitigation, instance, kind, reason."""
+    errors = (
+        select(*_CONFIGURATION, s.records.c.instance_id.label("instance"), s.records.c.error_kind, s.records.c.error)
+        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
+        .where(s.records.c.run_id == run_id, s.records.c.status == "error")
+    )
+    missing = (
+        select(*_CONFIGURATION, s.records.c.instance_id.label("instance"), s.scores.c.metric, s.scores.c.reason)
+        .select_from(s.scores)
+        .join(s.records, s.records.c.id == s.scores.c.record_id)
+        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
+        .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
+    )
+    columns = ["model", "memory", "mitigation", "instance", "kind", "reason"]
+    parts = [_frame(store, errors).set_axis(columns, axis=1), _frame(store, missing).set_axis(columns, axis=1)]
+    return pd.concat([part for part in parts if len(part)] or [parts[0]], ignore_index=True)

@@ -1,0 +1,201 @@
+"""The store's tables: one schema for SQLite and PostgreSQL, changed through the migrations in `migrations/` only.
+
+Status is never kept: it is computed from `records` against `configurations` × `instances`.
+Scores are 0 to 1, durations milliseconds, costs US dollars, times Unix seconds (UTC).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+#: An execution of a study. `request` is what people asked of it (go, pause, stop); a worker obeys it.
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("study_hash", String(64), nullable=False),
+    Column("study", JSON, nullable=False),
+    Column("provenance", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("request", String(16), nullable=False, default="go"),
+    # True for results that came from a bundle: recorded elsewhere, not by this store.
+    Column("recorded", Boolean, nullable=False, default=False),
+    # True when questions, memories and responses were left out (the benchmark's text is not ours to share).
+    Column("text_left_out", Boolean, nullable=False, default=False),
+)
+
+configurations = Table(
+    "configurations",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("memory", Text, nullable=False),
+    Column("mitigation", Text, nullable=False),
+    UniqueConstraint("run_id", "model", "memory", "mitigation"),
+)
+
+#: The slice of a run; every configuration is planned on all of it.
+instances = Table(
+    "instances",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("instance_id", String(200), primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("benchmark", String(16), nullable=False),
+    Column("user_id", String(200), nullable=False),
+    Column("first_speaker", Boolean, nullable=False),
+    Column("subtype", String(32), nullable=False),
+    Column("question", Text),
+    Column("answer", Text),
+)
+
+#: What one configuration did with one instance. `status` is done or error; an error has no response.
+records = Table(
+    "records",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("configuration_id", ForeignKey("configurations.id", ondelete="CASCADE"), nullable=False),
+    Column("instance_id", String(200), nullable=False),
+    Column("status", String(8), nullable=False),
+    Column("error_kind", String(32)),
+    Column("error", Text),
+    Column("response", Text),
+    Column("finish_reason", String(32)),
+    # Self-Critic: the draft that was revised, and the critique.
+    Column("draft", Text),
+    Column("critique", Text),
+    # [{text, date, score}] in rank order; null for BASE.
+    Column("retrieved", JSON),
+    # The lines that the response model saw: [{text, date, sources}].
+    Column("context", JSON),
+    # kept, nothing, failed (pre-generation) or revised, unchanged, failed (Self-Critic); null without post-processor.
+    Column("state", String(16)),
+    Column("state_reason", Text),
+    Column("counts", JSON),
+    # Null where the stage did not happen: BASE retrieves nothing, `none` post-processes nothing.
+    Column("retrieval_ms", Float),
+    Column("post_ms", Float),
+    Column("response_ms", Float),
+    # True when the stage's time was taken when the call was made for another record, or in an earlier run.
+    Column("retrieval_reused", Boolean),
+    Column("post_reused", Boolean),
+    Column("response_reused", Boolean),
+    Column("concurrency", Integer),
+    Column("post_prompt_tokens", Integer),
+    Column("post_completion_tokens", Integer),
+    Column("response_prompt_tokens", Integer),
+    Column("response_completion_tokens", Integer),
+    # What post-processing and response cost by list price, reused calls included; null when a price is unknown.
+    Column("cost_usd", Float),
+    Column("finished_at", Float, nullable=False),
+    UniqueConstraint("configuration_id", "instance_id"),
+    Index("ix_records_run_status", "run_id", "status"),
+)
+
+#: The call store: every answer under the hash of all that determines it. Errors are never here.
+calls = Table(
+    "calls",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    # chat or retrieval
+    Column("kind", String(16), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("request", JSON),
+    Column("response", Text),
+    Column("finish_reason", String(32)),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("cost_usd", Float),
+    Column("duration_ms", Float, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("made_at", Float, nullable=False),
+)
+
+#: Which calls a record rests on, in order; `reused` when the call was made for another record.
+record_calls = Table(
+    "record_calls",
+    metadata,
+    Column("record_id", ForeignKey("records.id", ondelete="CASCADE"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("call_key", ForeignKey("calls.key"), nullable=False),
+    # retrieval, post, response, judge
+    Column("stage", String(16), nullable=False),
+    Column("reused", Boolean, nullable=False),
+)
+
+#: A judge's numbers for a record; `value` null means missing, with the reason.
+scores = Table(
+    "scores",
+    metadata,
+    Column("record_id", ForeignKey("records.id", ondelete="CASCADE"), primary_key=True),
+    Column("judge", String(100), primary_key=True),
+    Column("metric", String(32), primary_key=True),
+    Column("value", Float),
+    Column("reason", Text),
+    Column("raw", Text),
+    # True when the judge's call failed in transport: the next start asks it again.
+    Column("retriable", Boolean, nullable=False, default=False),
+)
+
+#: Embeddings of responses to repetition questions: float32, L2-normalised, little endian.
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("record_id", ForeignKey("records.id", ondelete="CASCADE"), primary_key=True),
+    Column("embedder", String(100), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+
+#: Scores of a user as a whole: repetition (paper, section 3.2.3).
+user_scores = Table(
+    "user_scores",
+    metadata,
+    Column("configuration_id", ForeignKey("configurations.id", ondelete="CASCADE"), primary_key=True),
+    Column("user_id", String(200), primary_key=True),
+    Column("metric", String(32), primary_key=True),
+    Column("judge", String(100), primary_key=True),
+    Column("value", Float),
+    Column("n", Integer, nullable=False),
+    Column("reason", Text),
+)
+
+#: Processes at work on a run; a row without a fresh heartbeat is a process that died.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("heartbeat_at", Float, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    # Requests sent, retries by kind, calls reused: what the page shows beside the progress.
+    Column("stats", JSON, nullable=False),
+)

@@ -1,0 +1,254 @@
+"""Writing to the store: runs, finished records with their calls, worker heartbeats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from opbench.store import schema as s
+from opbench.store.database import Store
+from opbench.study import Configuration, Study
+from opbench.types import Instance, Score
+
+_ROWS = 500  # rows per statement: below SQLite's limit on bound values
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One answer for the call store; fields as in `schema.calls`."""
+
+    key: str
+    kind: str
+    model: str
+    request: Any
+    response: str
+    finish_reason: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    duration_ms: float
+    attempts: int
+    made_at: float
+
+    def values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class CallUse:
+    """That a record rests on a call, at a stage; `reused` when it was made for another record."""
+
+    key: str
+    stage: str
+    reused: bool
+
+
+@dataclass(slots=True)
+class FinishedRecord:
+    """A record with all that is written with it in one transaction."""
+
+    configuration_id: int
+    instance_id: str
+    values: dict[str, Any]
+    """Columns of `schema.records` beyond the keys."""
+    calls: list[CallRow] = field(default_factory=list)
+    """Calls that aren't in the store yet."""
+    uses: list[CallUse] = field(default_factory=list)
+    judge: str = ""
+    scores: list[Score] = field(default_factory=list)
+    embedding: tuple[str, np.ndarray] | None = None
+    """Embedder and L2-normalised vector of the response, for repetition questions."""
+
+
+def insert_ignore(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert the rows that aren't there yet, by primary key or unique constraint."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    width = max(1, len(rows[0])) if rows else 1
+    step = max(1, min(_ROWS, 30_000 // width))
+    for start in range(0, len(rows), step):
+        connection.execute(insert(table).values(list(rows[start : start + step])).on_conflict_do_nothing())
+
+
+def create_run(
+    store: Store, run_id: str, study: Study, digest: str, provenance: dict[str, Any], instances: Iterable[Instance]
+) -> dict[Configuration, int]:
+    """Make the run with its plan, or find it made; returns the ids of its configurations."""
+    with store.begin() as connection:
+        insert_ignore(
+            connection,
+            s.runs,
+            [
+                {
+                    "id": run_id,
+                    "name": study.name,
+                    "study_hash": digest,
+                    "study": study.model_dump(mode="json"),
+                    "provenance": provenance,
+                    "created_at": time.time(),
+                    "request": "go",
+                    "recorded": False,
+                    "text_left_out": False,
+                }
+            ],
+        )
+        insert_ignore(
+            connection,
+            s.configurations,
+            [
+                {"run_id": run_id, "model": c.model, "memory": c.memory, "mitigation": c.mitigation}
+                for c in study.configurations()
+            ],
+        )
+        insert_ignore(
+            connection,
+            s.instances,
+            [
+                {
+                    "run_id": run_id,
+                    "instance_id": instance.id,
+                    "ordinal": ordinal,
+                    "benchmark": instance.benchmark,
+                    "user_id": instance.user.id,
+                    "first_speaker": instance.user.first,
+                    "subtype": instance.subtype,
+                    "question": instance.question,
+                    "answer": instance.answer,
+                }
+                for ordinal, instance in enumerate(instances)
+            ],
+        )
+        rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == run_id)).all()
+    return {Configuration(r.model, r.memory, r.mitigation): r.id for r in rows}
+
+
+def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -> None:
+    """Write finished records, their calls, scores and embeddings in one transaction; an earlier try is replaced."""
+    if not records:
+        return
+    with store.begin() as connection:
+        calls = {call.key: call for record in records for call in record.calls}
+        insert_ignore(connection, s.calls, [call.values() for call in calls.values()])
+        for record in records:
+            connection.execute(
+                delete(s.records).where(
+                    s.records.c.configuration_id == record.configuration_id,
+                    s.records.c.instance_id == record.instance_id,
+                )
+            )
+            record_id = connection.execute(
+                s.records.insert()
+                .values(
+                    run_id=run_id,
+                    configuration_id=record.configuration_id,
+                    instance_id=record.instance_id,
+                    **record.values,
+                )
+                .returning(s.records.c.id)
+            ).scalar_one()
+            if record.uses:
+                connection.execute(
+                    s.record_calls.insert(),
+                    [
+                        {"record_id": record_id, "ordinal": n, "call_key": u.key, "stage": u.stage, "reused": u.reused}
+                        for n, u in enumerate(record.uses)
+                    ],
+                )
+            if record.scores:
+                connection.execute(s.scores.insert(), [_score_row(record_id, record.judge, x) for x in record.scores])
+            if record.embedding is not None:
+                embedder, vector = record.embedding
+                connection.execute(
+                    s.embeddings.insert().values(
+                        record_id=record_id, embedder=embedder, vector=vector.astype("<f4").tobytes()
+                    )
+                )
+
+
+def _score_row(record_id: int, judge: str, score: Score) -> dict[str, Any]:
+    return {
+        "record_id": record_id,
+        "judge": judge,
+        "metric": score.metric,
+        "value": score.value,
+        "reason": score.reason,
+        "raw": score.raw,
+        "retriable": bool(score.details.get("transport")),
+    }
+
+
+def save_scores(
+    store: Store,
+    record_id: int,
+    judge: str,
+    scores: Sequence[Score],
+    calls: Sequence[CallRow],
+    uses: Sequence[CallUse],
+) -> None:
+    """Replace a judge's scores of a record that was done already, with the judge's calls."""
+    with store.begin() as connection:
+        insert_ignore(connection, s.calls, [call.values() for call in calls])
+        connection.execute(delete(s.scores).where(s.scores.c.record_id == record_id, s.scores.c.judge == judge))
+        if scores:
+            connection.execute(s.scores.insert(), [_score_row(record_id, judge, x) for x in scores])
+        known = connection.execute(
+            select(s.record_calls.c.ordinal, s.record_calls.c.stage).where(s.record_calls.c.record_id == record_id)
+        ).all()
+        connection.execute(
+            delete(s.record_calls).where(s.record_calls.c.record_id == record_id, s.record_calls.c.stage == "judge")
+        )
+        first = 1 + max((row.ordinal for row in known if row.stage != "judge"), default=-1)
+        if uses:
+            connection.execute(
+                s.record_calls.insert(),
+                [
+                    {
+                        "record_id": record_id,
+                        "ordinal": first + n,
+                        "call_key": u.key,
+                        "stage": u.stage,
+                        "reused": u.reused,
+                    }
+                    for n, u in enumerate(uses)
+                ],
+            )
+
+
+def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
+    """Replace scores of users (columns of `schema.user_scores`)."""
+    key = ("configuration_id", "user_id", "metric", "judge")
+    with store.begin() as connection:
+        for row in rows:
+            connection.execute(delete(s.user_scores).where(*(s.user_scores.c[name] == row[name] for name in key)))
+        if rows:
+            connection.execute(s.user_scores.insert(), list(rows))
+
+
+def set_request(store: Store, run_id: str, request: str) -> None:
+    """Ask the run's worker to `go`, `pause` or `stop`."""
+    with store.begin() as connection:
+        connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(request=request))
+
+
+def beat(store: Store, worker: dict[str, Any]) -> str:
+    """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run."""
+    with store.begin() as connection:
+        connection.execute(delete(s.workers).where(s.workers.c.id == worker["id"]))
+        connection.execute(s.workers.insert().values(**worker))
+        return str(connection.execute(select(s.runs.c.request).where(s.runs.c.id == worker["run_id"])).scalar_one())
+
+
+def forget_worker(store: Store, worker_id: str) -> None:
+    with store.begin() as connection:
+        connection.execute(delete(s.workers).where(s.workers.c.id == worker_id))
+
+
+def delete_run(store: Store, run_id: str) -> None:
+    """Remove a run with its records and scores; its calls stay, since other runs may rest on them."""
+    with store.begin() as connection:
+        connection.execute(delete(s.runs).where(s.runs.c.id == run_id))

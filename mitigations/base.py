@@ -56,6 +56,7 @@ class Line:
 
     text: str
     date: str | None = None
+    """The date that belongs before the text; several are joined by `; `; None where the text tells it itself."""
     sources: tuple[int, ...] = ()
     altered: bool = False
     """Whether the method's wording was replaced by the stored one, or differs from it."""
@@ -85,12 +86,12 @@ class Processed:
     response_preface: str = ""
     """Text that the method puts before the question in the response prompt (`few-shot-cot-original`'s examples)."""
     heading: str = ""
-    """A heading such as `Memories for user X:` that came with the memories; `context_lines` puts it back over kept lines."""
+    """A heading (`Memories for user X:`) that came with the memories; `context_lines` puts it back over kept lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """A draft after revision. `failed`: the draft stands, `reason` says why. `critique` is stored, never shown as answer."""
+    """A draft after revision. `failed`: the draft stands, `reason` says why. `critique` is stored, never an answer."""
 
     state: Literal["revised", "unchanged", "failed"]
     text: str

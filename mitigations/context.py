@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mitigations.base import Line, Memory, Processed, Reply
-from mitigations.text import find_dates, mentions, normalise
+from mitigations.text import mentions, normalise
 
-_HEADING = re.compile(r"^\s*memories\s+(?:for|of|about)\s+(?:the\s+)?(?:user\s*)?[^:\n]{0,60}:[ \t]*(?:\n|$)", re.IGNORECASE)
+_HEADING = re.compile(
+    r"^\s*memories\s+(?:for|of|about)\s+(?:the\s+)?(?:user\s*)?[^:\n]{0,60}:[ \t]*(?:\n|$)", re.IGNORECASE
+)
 _DATE_SEPARATOR = "; "
 
 
@@ -38,16 +40,16 @@ class Prepared:
         memory = self.memories[number - 1]
         return Line(memory.text, memory.date, (number,), altered)
 
-    def dates(self, sources: Sequence[int]) -> str | None:
-        """The dates of several memories (1-based), each once, joined by `; `."""
-        found = dict.fromkeys(date for number in sources if (date := self.memories[number - 1].date))
+    def missing_dates(self, text: str, sources: Sequence[int]) -> str | None:
+        """The dates of several memories (1-based) that `text` doesn't tell, each once, joined by `; `."""
+        dates = (self.memories[number - 1].date for number in sources)
+        found = dict.fromkeys(date for date in dates if date and not mentions(text, date))
         return _DATE_SEPARATOR.join(found) or None
 
     def pass_through(self, *, note: str = "", preface: str = "") -> Processed:
         """The memories as retrieved, without a call; `nothing` if there are none."""
-        state = "kept" if self.original else "nothing"
         return Processed(
-            state,
+            "kept" if self.original else "nothing",
             self.untouched(),
             self.memories,
             reason=None if self.original else "no memories",
@@ -99,18 +101,11 @@ def prepare(memories: Sequence[Memory]) -> Prepared:
 
 
 def dated(text: str, date: str | None) -> str:
-    """`(9 May 2024) text`; dates that the text already holds are not repeated."""
-    missing = [part for part in (date or "").split(_DATE_SEPARATOR) if part and not mentions(text, part)]
-    return f"({_DATE_SEPARATOR.join(missing)}) {text}" if missing else text
+    """`(9 May 2024) text`."""
+    return f"({date}) {text}" if date else text
 
 
 def context_lines(processed: Processed) -> list[str]:
     """The lines for the response prompt, each with its date; empty for `nothing`: use the no-memory prompt then."""
     lines = [dated(line.text, line.date) for line in processed.lines]
     return [processed.heading, *lines] if processed.heading and lines else lines
-
-
-def newness(date: str | None) -> tuple[int, int, int]:
-    """A sort key: newer dates are greater, undated memories oldest."""
-    found = find_dates(normalise(date or ""))
-    return (found[0].year or 0, found[0].month, found[0].day or 0) if found else (0, 0, 0)

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from mitigations.base import Memory
+from mitigations.base import Line, Memory
 from mitigations.text import (
-    STOP_WORDS,
     Date,
     capitalised,
     content_words,
@@ -17,7 +16,6 @@ from mitigations.text import (
     is_calendar_word,
     is_in,
     is_negated,
-    mentions,
     normalise,
     numbers,
     persons,
@@ -41,9 +39,7 @@ class Evidence:
             f"({normalise(memory.date)}) {text}" if memory.date else text
             for memory, text in zip(memories, self.texts, strict=True)
         )
-        self.dates = tuple(
-            tuple(find_dates(normalise(memory.date))) if memory.date else () for memory in memories
-        )
+        self.dates = tuple(tuple(find_dates(normalise(memory.date))) if memory.date else () for memory in memories)
 
     @property
     def size(self) -> int:
@@ -60,6 +56,11 @@ class Evidence:
         most = max(2, (self.size + 1) // 2)
         return frozenset({"user"} | {name for name, count in counts.items() if count >= most})
 
+    def newness(self, line: Line) -> tuple[int, int, int]:
+        """A sort key by the newest of a line's sources: newer dates are greater, undated memories oldest."""
+        dates = [date for number in line.sources for date in self.dates[number - 1]]
+        return max(((date.year or 0, date.month, date.day or 0) for date in dates), default=(0, 0, 0))
+
     def content(self, text: str, numbers: Iterable[int] = ()) -> set[str]:
         """Stems of the content words of `text`, without the user's name and the dates of the cited memories."""
         dates: list[Date] = [date for number in numbers for date in self.dates[number - 1]]
@@ -72,7 +73,7 @@ class Evidence:
         return sum(is_in(word, known) for word in words) / len(words) if words else 0.0
 
     def best(self, text: str) -> tuple[int, float]:
-        """The memory that holds most of `text`'s content words, and their share; the newest rank wins no tie."""
+        """The memory that holds most of `text`'s content words, and their share; the better rank wins a tie."""
         shares = [(self.share(text, (number,)), -number) for number in range(1, self.size + 1)]
         share, number = max(shares)
         return -number, share
@@ -85,15 +86,10 @@ class Evidence:
     def is_verbatim(self, text: str, number: int) -> bool:
         """Whether the words of `text` stand in that memory in one piece."""
         words, memory = _words(text), _words(self.texts[number - 1])
-        return bool(words) and any(
-            memory[at : at + len(words)] == words for at in range(len(memory) - len(words) + 1)
-        )
+        return bool(words) and any(memory[at : at + len(words)] == words for at in range(len(memory) - len(words) + 1))
 
     def sentence(self, text: str, number: int) -> tuple[int, float]:
-        """Place (0-based) of the sentence of a memory that is nearest to `text`, and the share of it that it holds.
-
-        The share counts both ways, so that a sentence isn't found by a single word of it.
-        """
+        """Place (0-based) of the sentence of a memory that is nearest to `text`, and the share of `text` it holds."""
         words = self.content(text, (number,))
         best, found = 0, -1.0
         for place, sentence in enumerate(sentences(self.texts[number - 1])):
@@ -123,6 +119,7 @@ class Evidence:
         dates = find_dates(text)
         if not all(any(_within(date, known) for known in known_dates) for date in dates):
             return "date"
+        text = without_dates(text, dates)
         if not numbers(text) <= numbers(sources):
             return "number"
         known = word_keys(sources)
@@ -151,9 +148,7 @@ class Evidence:
     def distorts(self, text: str, number: int) -> bool:
         """Whether `text` says something else than memory `number`: an invented detail, another person, a negation."""
         return bool(
-            self.invented(text, (number,))
-            or self.swaps_person(text, (number,))
-            or self.negation_changed(text, number)
+            self.invented(text, (number,)) or self.swaps_person(text, (number,)) or self.negation_changed(text, number)
         )
 
     def borrowed(self, text: str, numbers: Sequence[int]) -> tuple[int, int]:
@@ -180,21 +175,12 @@ class Evidence:
         """Words of `text` that are names; at its start also an unknown word where the user's name should be."""
         first, inside = capitalised(text)
         names = inside + [word for word in first if self._known_name(word)]
-        subjects = self.users - {"user"}
+        subjects = self.users & known
         if first and subjects and not subjects & {stem(token) for token in tokens(text)}:
             asked = word_keys(self.question)
             lead = re.sub(r"^[\W\d_]+", "", text)
-            names += [
-                word
-                for word in first
-                if lead.startswith(word) and not is_in(stem(word), asked | known) and word.casefold() not in STOP_WORDS
-            ]
+            names += [word for word in first if lead.startswith(word) and not is_in(stem(word), asked | known)]
         return names
-
-
-def repeats_date(text: str, date: str | None) -> bool:
-    """Whether `text` holds its source date already."""
-    return bool(date) and mentions(text, date or "")
 
 
 def _within(date: Date, known: Date) -> bool:

@@ -38,17 +38,23 @@ _STRONG = re.compile(
 )
 _TRAILING = re.compile(rf"\s*\[\s*(?:M|memor(?:y|ies)\s*)?({_NUMBER_LIST})\s*\]\s*\.?$", re.IGNORECASE)
 _WEAK = re.compile(r"^(?:(\d{1,3})[.)](?=\s|$)|\((\d{1,3})\))\s*")
+_INLINE = re.compile(r"(?<=[.!?;])\s+(?=\[\d{1,3}\]\s*[^\s\[.])")
 _AFTER_NUMBER = re.compile(r"^[:–—-]+\s*(?=\S)|^[:–—-]+$")
-_MARKER = re.compile(r"^[\W_]*(?:none|no relevant context|n/a|\[\s*\])[\W_]*$", re.IGNORECASE)
+_MARKER = re.compile(
+    r"^[\W_]*(?:(?:answer|output|reply|result|context|memories|notes|findings|kept|(?:relevant|needed|useful) \w+)"
+    r"\s*:\s*)?"
+    r"(?:none|no relevant context|n/a|\[\s*\])[\W_]*$",
+    re.IGNORECASE,
+)
 _EMPTY_LIST = re.compile(r"^\W*\[\s*\]\W*$")
 _NO = re.compile(
-    r"\b(?:no(?!\s*,)|none|nothing)\b(?:\W+\w+){0,6}?\W+(?:relevan|useful|relat|helpful|pertinent|applicable)\w*"
-    r"|\b(?:relevan|useful|relat|helpful|pertinent)\w*\W+(?:\w+\W+){0,6}?(?:none|nothing|no)\b(?!\s*,)",
+    r"\b(?:no(?!\s*,)|none|nothing)\b(?:\W+\w+){0,6}?\W+(?:relevan\w+|useful|related|relates?|helpful|pertinent|applicable)\b"
+    r"|\b(?:relevan\w+|useful|related|helpful|pertinent)\W+(?:\w+\W+){0,6}?(?:none|nothing)\b",
     re.IGNORECASE,
 )
 _MEMORIES_NOT = re.compile(
     r"\b(?:memor(?:y|ies)|context|these|they)\b(?:\W+\w+){0,3}?\W+(?:not|aren't|isn't)\W+(?:\w+\W+){0,3}?"
-    r"(?:relevan|useful|relat|helpful|needed)\w*",
+    r"(?:relevant|useful|related|helpful|needed)\b",
     re.IGNORECASE,
 )
 _REJECTION = re.compile(
@@ -108,10 +114,10 @@ def strip_quotes(text: str) -> str:
 
 
 def label_pattern(labels: Sequence[str]) -> re.Pattern[str]:
-    """A line that starts with one of `labels`: any case, bold or heading marks, numbering; a colon, or nothing after it."""
+    """A line that starts with one of `labels`: any case, bold or heading marks, numbering; then a colon or nothing."""
     names = "|".join(r"\s+".join(map(re.escape, label.split())) for label in labels)
     return re.compile(
-        rf"^[ \t]*(?:[#>*_\-•]+[ \t]*)*(?:\(?\d{{1,2}}[.)][ \t]*)?[*_]*(?:{names})[*_]*[ \t]*(?::[ \t]*[*_]*|[–—-][ \t]+|$)[ \t]*",
+        rf"^[#>*_\-• \t]*(?:\(?\d{{1,2}}[.)][ \t]*)?[*_]*(?:{names})[*_]*[ \t]*(?::[ \t]*[*_]*|[–—-][ \t]+|$)[ \t]*",
         re.IGNORECASE | re.MULTILINE,
     )
 
@@ -173,10 +179,10 @@ def parse(
 
 
 def says_nothing(text: str) -> bool:
-    """Step 6: NONE, `[]`, `n/a` (the reply, or a line of it), or at most 15 words such as "no relevant context"."""
-    lines = [re.sub(_BULLET, "", line) for line in text.splitlines() if line.strip()]
-    bare = [_STRONG.sub("", _WEAK.sub("", line)) or line for line in lines]
-    if any(_MARKER.match(line) for line in (*lines, *bare)):
+    """Step 6: NONE, `[]` or `n/a` (the reply, or an unnumbered line of it), or up to 15 words."""
+    lines = [_read_numbers(line) for line in text.splitlines() if line.strip()]
+    marked = [(bool(numbers), bool(_MARKER.match(line))) for line, numbers, _ in lines]
+    if any(mark and not numbered for numbered, mark in marked) or all(mark for _, mark in marked):
         return True
     if len(text.split()) > NOTHING_WORDS or "second" in persons(text):
         return False
@@ -195,7 +201,8 @@ def is_marker(text: str) -> bool:
 
 def _entries(wanted: str, evidence: Evidence, threshold: float, unindexed: float) -> list[Entry]:
     """Steps 3 to 5."""
-    read = [_read_numbers(line) for line in wanted.splitlines() if line.strip(" \t-*•_=`\"'")]
+    lines = [part for line in wanted.splitlines() if line.strip(" \t-*•_=`\"'") for part in _split_inline(line)]
+    read = [_read_numbers(line) for line in lines]
     if read and not read[0][1] and read[0][0].endswith(":"):
         read = read[1:]
     in_range = [
@@ -226,11 +233,17 @@ def _align(
     whole = next((number for number in range(1, evidence.size + 1) if evidence.is_whole(bare, number)), None)
     if whole is not None and whole not in numbers:
         return Entry(bare, (whole,), bool(numbers), 1.0, True, whole=True)
-    if numbers and (strong or share > 0):
+    enough = len(evidence.content(bare, (best,))) >= FRAGMENT
+    list_number = bool(numbers) and not strong and share < threshold and enough and best_share >= unindexed
+    if numbers and (strong or share > 0) and not list_number:
         return Entry(bare, numbers, True, share, share >= threshold or whole is not None, whole=whole is not None)
-    enough = len(evidence.content(bare)) >= FRAGMENT
     aligned = enough and best_share >= unindexed and not (had_number and strong)
     return Entry(bare, (best,) if aligned else (), False, best_share, aligned)
+
+
+def _split_inline(line: str) -> list[str]:
+    """`[1] a text. [3] another.` are two lines."""
+    return _INLINE.split(line) if _STRONG.match(_BULLET.sub("", line)) else [line]
 
 
 def _read_numbers(line: str) -> tuple[str, tuple[int, ...], bool]:

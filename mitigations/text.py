@@ -11,9 +11,14 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: Words that carry no fact of their own. Negations and first- and second-person words are among them and are checked
 #: separately, since they change a fact without adding a content word.
-STOP_WORDS = frozenset(
+STOP_WORDS = _words(
     """
     a about after again all also am an and any are as at be because been before being both but by can cannot could did
     do does doing done down each either else even ever every few for from had has have having he her here hers herself
@@ -22,14 +27,16 @@ STOP_WORDS = frozenset(
     quite rather really same shall she should since so some such than that the their theirs them themselves then there
     these they this those though through to too under until up upon us very was we were what when where whether which
     while who whom whose why will with within without would yes yet you your yours yourself yourselves
-    """.split()
+    """
 )
-NEGATIONS = frozenset("cannot neither never no nobody none nor not nothing nowhere without".split())
-FIRST_PERSON = frozenset("i me my mine myself we us our ours ourselves".split())
-SECOND_PERSON = frozenset("you your yours yourself yourselves".split())
+NEGATIONS = _words("cannot neither never no nobody none nor not nothing nowhere without")
+FIRST_PERSON = _words("i me my mine myself we us our ours ourselves")
+SECOND_PERSON = _words("you your yours yourself yourselves")
 _NUMBER_WORDS = {
     word: str(value)
-    for value, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
+    for value, word in enumerate(
+        ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), start=2
+    )
 }
 _MONTHS = {
     month: number
@@ -42,7 +49,7 @@ _MONTHS = {
     )
     for month in names.split()
 }  # fmt: skip
-_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+_WEEKDAYS = _words("monday tuesday wednesday thursday friday saturday sunday")
 _MONTH = r"(?P<{0}>" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\b\.?"
 _DATE = re.compile(
     r"\b(?P<y1>\d{4})-(?P<m1>\d{2})-(?P<d1>\d{2})\b"
@@ -52,7 +59,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['-][^\W\d_]+)*")
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"'})  # fmt: skip
+_QUOTES = str.maketrans("‘’‚‛“”„‟«»", "''''" + '"' * 6)
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _SENTENCE_END = re.compile(r"""(?<=[.!?])["')\]]*\s+(?=["'(\[]*[^\W_a-z])|\n+""")
 _ABBREVIATION = re.compile(r"\b(?:mr|mrs|ms|dr|st|vs|prof|e\.g|i\.e|a\.m|p\.m|no|approx)\.$", re.IGNORECASE)
@@ -87,9 +94,8 @@ def stem(word: str) -> str:
         return re.sub(r"^0+(?=\d)", "", word.replace(",", ""))
     if word in _NUMBER_WORDS:
         return _NUMBER_WORDS[word]
-    for month, number in _MONTHS.items():
-        if word == month:
-            return f"month{number}"
+    if word in _MONTHS:
+        return f"month{_MONTHS[word]}"
     if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
         word = word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
     for ending in ("ing", "ed", "ly"):

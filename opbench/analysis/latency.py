@@ -80,7 +80,7 @@ def latency(data: RunData, fresh_only: bool = False, benchmark: Benchmark | None
     skeleton = data.configurations[KEY].merge(pd.DataFrame({"stage": [*STAGES, "total"]}), how="cross")
     frame = skeleton.merge(found, on=[*KEY, "stage"], how="left")
     frame[["n", "n_reused"]] = frame[["n", "n_reused"]].fillna(0).astype(int)
-    frame["concurrency"] = frame["concurrency"].fillna("")
+    frame["concurrency"] = frame["concurrency"].astype(object).fillna("")
     return frame[LATENCY_COLUMNS]
 
 

@@ -94,16 +94,16 @@ class CheckReport:
             mark = "" if count.ok else "  ≠"
             row = f"{count.benchmark:<10}{count.category:<13}{count.subtype:<18}{count.found:>6}{count.published:>7}"
             lines.append(row + mark)
-        for benchmark, published in (("op", sum(OP_COUNTS.values())), ("locomo", sum(LOCOMO_COUNTS.values()))):
-            found = sum(count.found for count in self.counts if count.benchmark == benchmark)
-            lines.append(f"{benchmark:<23}{'all':<18}{found:>6}{published:>7}")
+        published_in_all: dict[Benchmark, int] = {"op": sum(OP_COUNTS.values()), "locomo": sum(LOCOMO_COUNTS.values())}
+        for benchmark, published in published_in_all.items():
+            lines.append(f"{benchmark:<23}{'all':<18}{self.total(benchmark):>6}{published:>7}")
         lines.append("")
         lines.append(f"Oddities: {sum(len(found) for found in self.oddities.values())}")
-        for kind, found in self.oddities.items():
-            lines.append(f"  {len(found)} × {kind}: {HANDLING[kind]}")
-            lines += [f"      {one.place}: {one.detail}" for one in found[:_EXAMPLES]]
-            if len(found) > _EXAMPLES:
-                lines.append(f"      … and {len(found) - _EXAMPLES} more (--json lists all)")
+        for kind, all_of_it in self.oddities.items():
+            lines.append(f"  {len(all_of_it)} × {kind}: {HANDLING[kind]}")
+            lines += [f"      {one.place}: {one.detail}" for one in all_of_it[:_EXAMPLES]]
+            if len(all_of_it) > _EXAMPLES:
+                lines.append(f"      … and {len(all_of_it) - _EXAMPLES} more (--json lists all)")
         return "\n".join([*lines, "", self.verdict])
 
 

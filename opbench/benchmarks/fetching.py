@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A public file: where it may be had (`owner/name/commit/path`, first choice first) and its digests, where known."""
+    """A public file: where it may be had (`owner/name/commit/path`, best first), and its digests where known."""
 
     name: str
     sources: tuple[str, ...]
@@ -157,7 +157,7 @@ def _obtain(client: httpx.Client, remote: Remote, folder: Path, verify: _Verify,
             part.unlink()
             problems.append(f"{client.base_url.join(source)}: {error}")
             continue
-        os.replace(part, target)
+        part.replace(target)
         return Fetched(remote.name, target, "downloaded", target.stat().st_size, verified)
     raise DataError("; ".join(problems))
 

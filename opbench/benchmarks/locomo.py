@@ -137,7 +137,7 @@ def _questions(node: Node, conversation: Conversation, user: User, oddities: lis
             oddities.append(oddity("repeated-question", item.key("question"), f"{identity}: same as {seen[question]}"))
         seen.setdefault(question, identity)
         category = item.key("category")
-        if not isinstance(category.value, int) or category.value not in LOCOMO_CATEGORIES:
+        if type(category.value) is not int or category.value not in LOCOMO_CATEGORIES:
             raise category.error(f"expected a number from 1 to 5, found {describe(category.value)}")
         raw = item.key("evidence")
         evidence, odd = _evidence(raw.items(), turns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from pathlib import Path
 
 from opbench.benchmarks.files import read_bytes
@@ -49,4 +48,4 @@ def write_prompts(prompts: dict[str, str], pack: Path) -> None:
     for name, text in prompts.items():
         part = pack / f"{name}.part"
         part.write_text(text, "utf-8", newline="")
-        os.replace(part, pack / name)
+        part.replace(pack / name)

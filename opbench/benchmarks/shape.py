@@ -1,4 +1,4 @@
-"""Walking through parsed JSON with the place at hand, so that an error names it: `[3].Maria.tasks.sycophancy[2].type`."""
+"""Walking through parsed JSON with the place at hand: an error names it, as `[3].Maria.tasks.sycophancy[2].type`."""
 
 from __future__ import annotations
 

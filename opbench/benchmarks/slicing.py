@@ -47,20 +47,20 @@ def select(
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: must be 1 or more, or left out to take everything")
     conversations = {corpus.users[user].conversation for user in users}
+
+    def fits(instance: Instance) -> bool:
+        if subtypes and instance.subtype not in subtypes:
+            return False
+        if instance.subtype == "adversarial" and not (adversarial or "adversarial" in subtypes):
+            return False
+        if not users:
+            return True
+        return instance.user.id in users if instance.benchmark == "op" else instance.user.conversation in conversations
+
     selected: list[Instance] = []
     for benchmark in dict.fromkeys(benchmarks):
         instances = corpus.op if benchmark == "op" else corpus.locomo
-        fitting = [
-            instance
-            for instance in instances
-            if (not subtypes or instance.subtype in subtypes)
-            and (instance.subtype != "adversarial" or adversarial or "adversarial" in subtypes)
-            and (
-                not users
-                or (instance.user.id in users if benchmark == "op" else instance.user.conversation in conversations)
-            )
-        ]
-        selected += spread(fitting, seed)[:limit]
+        selected += spread(filter(fits, instances), seed)[:limit]
     if not selected:
         raise UsageError("no instance fits these benchmarks, users and subtypes; widen one of them")
     return selected

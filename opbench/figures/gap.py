@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from opbench.figures import theme
 
 ORACLE = "oracle (BASE)"
+BAR_GAP = 0.2
 
 
 def oracle_gap(frame: pd.DataFrame, mark: str = "", title: str = "Oracle gap") -> go.Figure:
@@ -29,7 +30,7 @@ def oracle_gap(frame: pd.DataFrame, mark: str = "", title: str = "Oracle gap") -
     colours = theme.palette(mitigations)
     for row, model in enumerate(models, start=1):
         of_model = systems[systems["model"] == model]
-        for mitigation in mitigations:
+        for group, mitigation in enumerate(mitigations):
             cells = {cell["memory"]: cell for cell in of_model[of_model["mitigation"] == mitigation].to_dict("records")}
             found = [cells.get(memory) for memory in memories]
             figure.add_trace(
@@ -46,14 +47,16 @@ def oracle_gap(frame: pd.DataFrame, mark: str = "", title: str = "Oracle gap") -
                 row=row,
                 col=1,
             )
-            for memory, cell in zip(memories, found, strict=True):
+            for place, cell in enumerate(found):
                 if cell is not None and pd.isna(cell["op"]):
+                    # A category axis counts its categories from 0; the bars of a group share 1 − bargap.
+                    offset = (group - (len(mitigations) - 1) / 2) * (1 - BAR_GAP) / len(mitigations)
                     figure.add_annotation(
-                        x=theme.label(memory),
+                        x=place + offset,
                         y=0,
                         yanchor="bottom",
-                        text=f"{theme.label(mitigation)}: {theme.MISSING}",
-                        hovertext=theme.escape(cell.get("missing", "")),
+                        text=theme.MISSING,
+                        hovertext=f"{theme.label(mitigation)}: {theme.escape(cell.get('missing', ''))}",
                         textangle=-90,
                         showarrow=False,
                         row=row,
@@ -61,7 +64,7 @@ def oracle_gap(frame: pd.DataFrame, mark: str = "", title: str = "Oracle gap") -
                     )
         _add_oracle(figure, frame[(frame["model"] == model) & (frame["memory"] == "base")], memories, row)
     theme.finish(figure, title, mark, height=90 + 320 * len(models))
-    figure.update_layout(barmode="group", bargap=0.2, bargroupgap=0.05)
+    figure.update_layout(barmode="group", bargap=BAR_GAP, bargroupgap=0.05)
     figure.update_yaxes(title_text="OP-Bench, points", range=[0, 100], title_font_size=12)
     return figure
 

@@ -44,6 +44,7 @@ def latency_bars(frame: pd.DataFrame, mark: str = "", title: str = "Latency by s
             x=[sum(_seconds(cells.get((*row, stage))) or 0.0 for stage in STAGES) for row in rows],
             mode="text",
             text=[theme.milliseconds(float("nan") if cell is None else cell["mean_ms"]) for cell in totals],
+            texttemplate="\u2002%{text}",
             textposition="middle right",
             cliponaxis=False,
             name="total",
@@ -54,7 +55,7 @@ def latency_bars(frame: pd.DataFrame, mark: str = "", title: str = "Latency by s
     )
     theme.finish(figure, title, mark, height=150 + 40 * max(len(rows), 3))
     longest = max((sum(_seconds(cells.get((*row, stage))) or 0.0 for stage in STAGES) for row in rows), default=0.0)
-    figure.update_layout(barmode="stack", bargap=0.25)
+    figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal", legend_y=-0.3)
     figure.update_xaxes(title_text="seconds, mean", title_font_size=12, range=[0, longest * 1.22 or 1.0])
     figure.update_yaxes(autorange="reversed", type="category")
     return figure

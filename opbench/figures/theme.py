@@ -16,16 +16,21 @@ import plotly.graph_objects as go
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 #: What is nothing special (no post-processor), and lines: visible on light and dark.
 GREY = "#8A8A8A"
-#: Brown to violet over near-white (ColorBrewer's PuOr), worse to better; safe for all kinds of colour blindness.
+#: Orange to violet over near-white (ColorBrewer's PuOr), worse to better; safe for all kinds of colour blindness.
+#: The ends are light enough for `CELL_TEXT` to keep a contrast of 4.5 to 1 on every cell.
 DIVERGING = [
-    [0.0, "#b35806"],
-    [0.17, "#e08214"],
-    [0.33, "#fdb863"],
+    [0.0, "#e08214"],
+    [0.2, "#fdb863"],
+    [0.35, "#fee0b6"],
     [0.5, "#f7f7f7"],
-    [0.67, "#b2abd2"],
-    [0.83, "#8073ac"],
-    [1.0, "#542788"],
+    [0.65, "#d8daeb"],
+    [0.8, "#b2abd2"],
+    [1.0, "#8073ac"],
 ]
+#: Low to high, for scores: the better half of `DIVERGING`.
+SEQUENTIAL = [[0.0, "#f7f7f7"], [0.3, "#d8daeb"], [0.6, "#b2abd2"], [1.0, "#8073ac"]]
+#: Text in a coloured cell, whatever the page's theme.
+CELL_TEXT = "#111111"
 MISSING = "n/a"
 
 NAMES = {
@@ -128,7 +133,7 @@ def finish(figure: go.Figure, title: str, mark: str = "", height: int = 420, leg
             "font": {"size": 15},
         },
         height=height,
-        margin={"l": 8, "r": 8, "t": 72 if mark else 52, "b": 8},
+        margin={"l": 8, "r": 8, "t": 80 if mark else 58, "b": 8},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=legend,

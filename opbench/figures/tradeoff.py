@@ -45,6 +45,7 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
                 y=y,
                 text=[[theme.change(_number(value)) for value in line] for line in z],
                 texttemplate="%{text}",
+                textfont={"color": theme.CELL_TEXT},
                 customdata=[[_hover(cell, benchmark, unit) for cell in line] for line in found],
                 hovertemplate=f"<b>%{{y}} · %{{x}}</b><br>{name}: %{{customdata}}<extra></extra>",
                 hoverongaps=True,
@@ -64,12 +65,13 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
                     )
     reach = max(frame[["op_change", "locomo_change"]].abs().max().max(), 1.0) if len(frame) else 1.0
     reach = 1.0 if pd.isna(reach) else float(reach)
-    theme.finish(figure, title, mark, height=max(380, 190 + 2 * 46 * max(len(rows), 2)), legend=False)
+    cells_height = 2 * 46 * max(len(rows), 2)
+    theme.finish(figure, title, mark, height=210 + cells_height, legend=False)
     bar = {
         "orientation": "h",
         "thickness": 10,
         "x": 0.5,
-        "y": -0.16,
+        "y": -70 / cells_height,
         "yanchor": "top",
         "len": 0.9,
         "title": {"text": f"worse ← {theme.escape(unit)} → better", "side": "top", "font": {"size": 11}},
@@ -98,7 +100,7 @@ def _hover(cell: dict[Any, Any] | None, benchmark: str, unit: str) -> str:
     if cell is None:
         return f"{theme.MISSING}<br>not in the study"
     value = _value(cell, f"{benchmark}_change")
-    text = theme.change(_number(value)) + ("" if value is None else f" {theme.escape(unit)}")
+    text = theme.change(_number(value)) + ("" if value is None else f" ({theme.escape(unit)})")
     lines = [text, f"n = {theme.scored(cell[f'{benchmark}_n'], cell[f'{benchmark}_n_planned'])}"]
     if benchmark == "locomo":
         lines.append(f"metric: {theme.escape(cell['locomo_metric'])}")

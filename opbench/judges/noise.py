@@ -18,73 +18,55 @@ _ALIEN_SCALE = re.compile(
     rf"|\b(?:scored?|rat(?:e|ed|ing))\s*\(?\s*out\s+of\s+(?!1{_POINT}(?![\d.])){N}",
     re.IGNORECASE,
 )
-#: What is no score, in the order in which it is taken out; `¤` marks a doubt that spoils a label before it.
-_NOISE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(rf"(?<=[a-z]\s)\(?out\s+of\s+1{_POINT}\b\)?(?=\s*[:=])", re.IGNORECASE), "§"),
-    (re.compile(rf"\b0\s*(?:≤|<=?)\s*\w+\s*(?:≤|<=?)\s*1\b|±\s*{N}"), "§"),
-    (re.compile(rf"[\[(]\s*0{_POINT}\s*[,;]\s*1{_POINT}\s*[\])]"), "§"),
-    (
-        re.compile(
-            rf"(?<![\w.,-])0{_POINT}{_ASIDE}\s*(?:-|–|—|to|and|or|through|\.\.+|…)\s*1{_POINT}(?![\d,.]*\d|\s*[%/]){_ASIDE}",
-            re.IGNORECASE,
-        ),
-        "§",
-    ),
-    (
-        re.compile(
-            rf"(?<![\w.,/-])[01]{_POINT}\s*(?:=(?!\s*{N})|means?\b|meaning\b|being\b|represent|indicat|denot|signif|"
-            r"stands? for|correspond|would\b|is reserved|is for\b)|\b(?:where|with)\s+[01](?:\.0+)?\s+is\b",
-            re.IGNORECASE,
-        ),
-        "§ ",
-    ),
-    (
-        re.compile(
-            r"\b(?:confidence|certainty|probability|likelihood)(?:\s+(?:score|level|rating|value))?"
-            rf"(?:(?!\b(?:score|rating|output)\b\W*[:=])[^\n.;,\d]){{0,40}}{N}\s*%?(?:\s*/\s*{N})?",
-            re.IGNORECASE,
-        ),
-        "§",
-    ),
-    (
-        re.compile(
-            rf"\bconfident\s*\(\s*{N}\s*%?|\b(?:p|temperature|p-value)\s*[=<]\s*{N}"
-            rf"|{N}\s?%?[ -]?(?:confiden|certain|sure\b|probab|likel)",
-            re.IGNORECASE,
-        ),
-        "§",
-    ),
-    (
-        re.compile(
-            rf"\b(?:e\.?g\.?|for example|for instance|such as)\s*[,:]?\s*(?:an? )?{N}(?:\s*(?:,|or|and)\s*{N})*"
-        ),
-        "§",
-    ),
-    (re.compile(r"^[ \t]*(?:[-•+][ \t]*)?\(?\d{1,2}(?:\)\.?|[.:])[ \t]+(?=\S)", re.MULTILINE), "§ "),
-    (
-        re.compile(
-            r"\b(?:criteri(?:on|a)|steps?|points?|rules?|items?|examples?|questions?|parts?|sections?|figures?|turns?|"
-            r"memor(?:y|ies)|facts?|lines?|options?|numbers?|no\.|levels?|categor(?:y|ies)|types?|sentences?|"
-            r"paragraphs?|requirements?|notes?|definitions?|guidelines?|cases?|bullets?|version|reasons?|issues?)"
-            r"[ \t]*#?\d+(?:\s*(?:,|and|&)\s*\d+)*(?![.,]?\d|\s*/)|#\d+|\d+:\d\d\b",
-            re.IGNORECASE,
-        ),
-        "§",
-    ),
-    (re.compile(rf"[$€£]\s*{N}"), "§"),
-    (
-        re.compile(
-            r"(?:\b(?:not|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|above|under|"
-            r"over|at least|at most|up to|minus|deduct\w*|subtract\w*|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|"
-            r"[<>≤≥]=?)\s*(?:(?:be|an?|of|is|the|by|score|possible|points?|full|perfect|value|at|:|=)\s*){0,5}"
-            rf"-?{N}\s*%?(?:\s*/\s*{N})?",
-            re.IGNORECASE,
-        ),
-        "¤",
-    ),
+_ZERO_TO_ONE = (
+    rf"(?<![\w.,-])0{_POINT}{_ASIDE}\s*(?:-|–|—|to|and|or|through|\.\.+|…)"
+    rf"\s*1{_POINT}(?![\d,.]*\d|\s*[%/]){_ASIDE}"
+)
+_LEGEND = (
+    rf"(?<![\w.,/-])[01]{_POINT}\s*(?:=(?!\s*{N})|means?\b|meaning\b|being\b|represent|indicat|denot|signif|"
+    r"stands? for|correspond|would\b|is reserved|is for\b)|\b(?:where|with)\s+[01](?:\.0+)?\s+is\b"
+)
+_CONFIDENCE = (
+    r"\b(?:confidence|certainty|probability|likelihood)(?:\s+(?:score|level|rating|value))?"
+    rf"(?:(?!\b(?:score|rating|output)\b\W*[:=])[^\n.;,\d]){{0,40}}{N}\s*%?(?:\s*/\s*{N})?"
+)
+_CONFIDENT = (
+    rf"\bconfident\s*\(\s*{N}\s*%?|\b(?:p|temperature|p-value)\s*[=<]\s*{N}"
+    rf"|{N}\s?%?[ -]?(?:confiden|certain|sure\b|probab|likel)"
+)
+_NUMBERED = (
+    r"\b(?:criteri(?:on|a)|steps?|points?|rules?|items?|examples?|questions?|parts?|sections?|figures?|turns?|"
+    r"memor(?:y|ies)|facts?|lines?|options?|numbers?|no\.|levels?|categor(?:y|ies)|types?|sentences?|paragraphs?|"
+    r"requirements?|notes?|definitions?|guidelines?|cases?|bullets?|version|reasons?|issues?)"
+    r"[ \t]*#?\d+(?:\s*(?:,|and|&)\s*\d+)*(?![.,]?\d|\s*/)|#\d+|\d+:\d\d\b"
+)
+_BOUND = (
+    r"(?:\b(?:not|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|above|under|over|"
+    r"at least|at most|up to|minus|deduct\w*|subtract\w*|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|[<>≤≥]=?)"
+    r"\s*(?:(?:be|an?|of|is|the|by|score|possible|points?|full|perfect|value|at|:|=)\s*){0,5}"
+    rf"-?{N}\s*%?(?:\s*/\s*{N})?"
+)
+#: What is no score, in the order in which it is taken out, and the mark that is left in its place.
+_NOISE = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.MULTILINE), mark)
+    for pattern, mark in (
+        (rf"(?<=[a-z]\s)\(?out\s+of\s+1{_POINT}\b\)?(?=\s*[:=])", "§"),  # `Score out of 1:`
+        (rf"\b0\s*(?:≤|<=?)\s*\w+\s*(?:≤|<=?)\s*1\b|±\s*{N}", "§"),
+        (rf"[\[(]\s*0{_POINT}\s*[,;]\s*1{_POINT}\s*[\])]", "§"),  # `[0, 1]`
+        (_ZERO_TO_ONE, "§"),
+        (_LEGEND, "§ "),  # `1 = perfect`
+        (_CONFIDENCE, "§"),
+        (_CONFIDENT, "§"),
+        (rf"\b(?:e\.?g\.?|for example|for instance|such as)\s*[,:]?\s*(?:an? )?{N}(?:\s*(?:,|or|and)\s*{N})*", "§"),
+        (r"^[ \t]*(?:[-•+][ \t]*)?\(?\d{1,2}(?:\)\.?|[.:])[ \t]+(?=\S)", "§ "),  # list numbers
+        (_NUMBERED, "§"),  # `criterion 1`, `#2`, `10:30`
+        (rf"[$€£]\s*{N}", "§"),
+        (_BOUND, "¤"),  # `at least 0.8`, `not 1.0`
+    )
 )
 _RANGE = re.compile(
-    rf"(?:\bbetween\s+)?(?<![\w.,])(?P<low>{N})\s?%?[ \t]*(?P<join>-|–|—|to\b|through\b|and\b|\.\.+)[ \t]*(?P<high>{N})(?![\w]|[.,]\d)\s?%?",
+    rf"(?:\bbetween\s+)?(?<![\w.,])(?P<low>{N})\s?%?[ \t]*(?P<join>-|–|—|to\b|through\b|and\b|\.\.+)"
+    rf"[ \t]*(?P<high>{N})(?![\w]|[.,]\d)\s?%?",
     re.IGNORECASE,
 )
 

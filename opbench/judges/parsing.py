@@ -46,7 +46,9 @@ _AFTER = re.compile(
 )
 _ENDS = re.compile(rf"{_AFTER.pattern}|\s*(?:vs\b\.?|versus|or|to)?\s*[-+]?{N}")
 _ALTERNATIVE = re.compile(
-    rf"[ \t]+[-+]?\d*[.,]\d|\s*(?:,|;|\bor\b|\bto\b|\band\b|\bvs\b\.?|→|/)\s*-?(?:\d*[.,]\d+|\d+\s*%|\d+\s*/\s*\d+)|\s*\bor\b\s*{N}"
+    r"[ \t]+[-+]?\d*[.,]\d"
+    r"|\s*(?:,|;|\bor\b|\bto\b|\band\b|\bvs\b\.?|→|/)\s*-?(?:\d*[.,]\d+|\d+\s*%|\d+\s*/\s*\d+)"
+    rf"|\s*\bor\b\s*{N}"
 )
 _SECOND = re.compile(rf"[^.\n]{{0,60}}\b(?:and|but|while)\s+(?:an?\s+|only\s+)?{N}\s+(?:for|on|in)\b", re.IGNORECASE)
 _SUM = re.compile(r"(?:[ \t]*[-+*×x/][ \t\d.,()+*×x/-]*\d)?[ \t)]*(?P<equals>=[ \t]*(?=[\d.]))?", re.IGNORECASE)

@@ -7,11 +7,9 @@ import unicodedata
 from itertools import pairwise
 
 _TAG = r"(?:think(?:ing)?|thought|reason(?:ing)?|reflection|scratchpad)"
-_OPEN = rf"(?:<\s*{_TAG}\s*>|\[THINK\]|◁think▷)"
-_CLOSE = rf"(?:<\s*/\s*{_TAG}\s*>|\[/THINK\]|◁/think▷)"
-_CLOSED_BLOCK = re.compile(f"{_OPEN}.*?{_CLOSE}", re.IGNORECASE | re.DOTALL)
-_UP_TO_CLOSE = re.compile(f".*{_CLOSE}", re.IGNORECASE | re.DOTALL)
-_FROM_OPEN = re.compile(f"{_OPEN}.*", re.IGNORECASE | re.DOTALL)
+_TAGS = re.compile(
+    rf"(?P<open><\s*{_TAG}\s*>|\[THINK\]|◁think▷)|<\s*/\s*{_TAG}\s*>|\[/THINK\]|◁/think▷", re.IGNORECASE
+)
 
 
 def strip_thinking(text: str) -> str:
@@ -20,9 +18,20 @@ def strip_thinking(text: str) -> str:
     A closing tag without an opening one ends a block that began with the text (some chat templates swallow the
     opening tag); an opening tag without a closing one is a block that was cut off, and so everything after it goes.
     """
-    text = _CLOSED_BLOCK.sub(" ", text)
-    text = _UP_TO_CLOSE.sub(" ", text)
-    return _FROM_OPEN.sub(" ", text).strip()
+    kept: list[str] = []
+    position, thinking = 0, False
+    for tag in _TAGS.finditer(text):
+        if tag["open"]:
+            if not thinking:
+                kept.append(text[position : tag.start()])
+            thinking = True
+        else:
+            if not thinking:
+                kept.clear()
+            position, thinking = tag.end(), False
+    if not thinking:
+        kept.append(text[position:])
+    return " ".join(kept).strip()
 
 
 def plain(text: str) -> str:

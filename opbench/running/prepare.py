@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from mitigations.base import PostProcessor
-from mitigations.registry import UnknownMitigation
+from mitigations.registry import BrokenPlugin, UnknownMitigation
 from mitigations.registry import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load, select
@@ -94,7 +94,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
     memories = {name: make_memory(name, context) for name in study.memories}
     try:
         mitigations = {name: get_mitigation(name) for name in study.mitigations}
-    except UnknownMitigation as error:
+    except (UnknownMitigation, BrokenPlugin) as error:
         raise UsageError(str(error)) from None
     judge = make_judge(study.judge, study.judge_pack)
     if study.judge not in ("offline",):

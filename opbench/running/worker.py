@@ -41,23 +41,7 @@ async def execute(
     claim(store, prepared.run_id, worker)
     set_request(store, prepared.run_id, "go")
     plan = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
-    calls = CallStore(
-        store,
-        prepared.client.complete,
-        lambda name: prepared.registry.model(name).identity(),
-        lambda name, tokens_in, tokens_out: cost(prepared.registry.model(name), tokens_in, tokens_out),
-    )
-    tools = Tools(
-        prepared.study,
-        prepared.corpus,
-        calls,
-        prepared.memories,
-        prepared.mitigations,
-        prepared.judge,
-        prepared.history_sha256,
-        concurrency,
-        prepared.run_id,
-    )
+    tools = make_tools(store, prepared, concurrency)
     engine = Engine(
         store,
         prepared.run_id,
@@ -83,3 +67,25 @@ async def execute(
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def make_tools(store: Store, prepared: Prepared, concurrency: int) -> Tools:
+    """The pipeline's tools, with the call store in front of the model client."""
+    registry = prepared.registry
+    calls = CallStore(
+        store,
+        prepared.client.complete,
+        lambda name: registry.model(name).identity(),
+        lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
+    )
+    return Tools(
+        prepared.study,
+        prepared.corpus,
+        calls,
+        prepared.memories,
+        prepared.mitigations,
+        prepared.judge,
+        prepared.history_sha256,
+        concurrency,
+        prepared.run_id,
+    )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Table, func, select
+from sqlalchemy import Table, delete, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from opbench import __version__

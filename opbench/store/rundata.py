@@ -14,7 +14,7 @@ from opbench.study import Study
 
 @dataclass(frozen=True)
 class RunData:
-    """One run. Scores are 0 to 1, NaN when missing (with a reason); times milliseconds, NaN where a stage didn't happen."""
+    """One run. Scores are 0 to 1, NaN when missing; times are milliseconds, NaN where a stage didn't happen."""
 
     run_id: str
     name: str

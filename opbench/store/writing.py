@@ -182,6 +182,12 @@ def _score_row(record_id: int, judge: str, score: Score) -> dict[str, Any]:
     }
 
 
+def save_calls(store: Store, calls: Sequence[CallRow]) -> None:
+    """Keep calls that belong to no record."""
+    with store.begin() as connection:
+        insert_ignore(connection, s.calls, [call.values() for call in calls])
+
+
 def save_scores(
     store: Store,
     record_id: int,

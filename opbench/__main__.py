@@ -1,0 +1,5 @@
+"""`python -m opbench`."""
+
+from opbench.cli import main
+
+main()

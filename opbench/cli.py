@@ -1,0 +1,35 @@
+"""The command line. Exit codes: 0 done, 1 the work failed or is incomplete, 2 wrong use."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from opbench.commands import ask, data, models, results, run
+from opbench.errors import OpbenchError, UsageError
+
+app = typer.Typer(
+    name="opbench",
+    help="Run and read mitigation studies of over-personalisation (OP-Bench, LoCoMo).",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(data.app, name="data")
+models.add(app)
+run.add(app)
+results.add(app)
+ask.add(app)
+
+
+def main() -> None:
+    """Entry of the `opbench` command: every error of ours is one line and an exit code."""
+    try:
+        app()
+    except UsageError as error:
+        typer.echo(f"opbench: {error}", err=True)
+        sys.exit(2)
+    except OpbenchError as error:
+        typer.echo(f"opbench: {error}", err=True)
+        sys.exit(1)

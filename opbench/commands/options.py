@@ -1,0 +1,55 @@
+"""What several commands share: lists, the store, tables on the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from opbench.settings import settings
+from opbench.store.database import Store, open_store
+
+
+def words(value: str | None) -> tuple[str, ...] | None:
+    """`a,b` as ("a", "b"); None when the flag wasn't given."""
+    return None if value is None else tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def the_store() -> Store:
+    return open_store(settings().store_url)
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON values: what is missing is null, never NaN."""
+    rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=10))
+    return rows
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(frame: pd.DataFrame, columns: Mapping[str, str], *, title: str = "", notes: Sequence[str] = ()) -> None:
+    """A table for people; `columns` maps the frame's columns to headings. A missing number is a dash."""
+    console = Console()
+    table = Table(title=title or None, title_justify="left")
+    for name, heading in columns.items():
+        numeric = pd.api.types.is_numeric_dtype(frame[name])
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)
+    for row in frame[list(columns)].itertuples(index=False):
+        table.add_row(*(_cell(value) for value in row))
+    console.print(table, markup=False) if not console.is_terminal else console.print(table)
+    for note in notes:
+        console.print(note, markup=False, highlight=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,232 @@
+"""`opbench run` and `opbench status`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bars
+
+from opbench.commands.options import print_json, print_table, the_store, words
+from opbench.errors import UsageError
+from opbench.plugins import load_plugins
+from opbench.running.engine import Progress
+from opbench.running.prepare import Prepared, prepare
+from opbench.running.quote import quote
+from opbench.running.worker import execute
+from opbench.store.database import Store
+from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
+from opbench.study import Study, make_study, read_study
+
+_LINE_EVERY_S = 10.0
+
+
+def add(app: typer.Typer) -> None:
+    app.command("run")(run_command)
+    app.command("status")(status_command)
+
+
+def run_command(
+    study_file: Annotated[Path | None, typer.Argument(metavar="[STUDY.toml]", help="A study file.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the study, for people.")] = None,
+    models: Annotated[str | None, typer.Option(help="Model names, comma-separated (opbench models).")] = None,
+    memories: Annotated[str | None, typer.Option(help="Memory systems: base,rag,rag-observations.")] = None,
+    mitigations: Annotated[str | None, typer.Option(help="Post-processors: none,reminder,self-critic,…")] = None,
+    benchmarks: Annotated[str | None, typer.Option(help="op,locomo.")] = None,
+    users: Annotated[str | None, typer.Option(help="User ids such as conv-26/Caroline; default all.")] = None,
+    subtypes: Annotated[str | None, typer.Option(help="OP-Bench subtypes and LoCoMo categories; default all.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Instances a benchmark, spread over users and subtypes.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Which instances --limit takes.")] = None,
+    adversarial: Annotated[bool, typer.Option("--adversarial", help="Ask LoCoMo's category 5 too.")] = False,
+    k: Annotated[int | None, typer.Option(help="Memories a query (5).")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy (0).")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest response in tokens (512).")] = None,
+    judge: Annotated[str | None, typer.Option(help="offline, or the name of a model as judge.")] = None,
+    judge_pack: Annotated[str | None, typer.Option(help="Judge prompts: auto, own or official.")] = None,
+    embedder: Annotated[str | None, typer.Option(help="Embedder of RAG and of repetition (minilm).")] = None,
+    data: Annotated[str | None, typer.Option(help="auto, or sample for the bundled sample.")] = None,
+    latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 8,
+    plugin: Annotated[list[Path] | None, typer.Option(help="A Python file with methods of your own.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell calls, tokens and cost; run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Run a study, or go on with it: the same study again does only what is missing."""
+    load_plugins(plugin or [])
+    given: dict[str, Any] = {
+        "name": name,
+        "models": words(models),
+        "memories": words(memories),
+        "mitigations": words(mitigations),
+        "benchmarks": words(benchmarks),
+        "users": words(users),
+        "subtypes": words(subtypes),
+        "limit": limit,
+        "seed": seed,
+        "adversarial": adversarial or None,
+        "k": k,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "judge": judge,
+        "judge_pack": judge_pack,
+        "embedder": embedder,
+        "data": data,
+        "latency_probe": latency_probe or None,
+    }
+    study = _study(study_file, {key: value for key, value in given.items() if value is not None})
+    store = the_store()
+    prepared = prepare(study)
+    if dry_run:
+        _print_quote(store, prepared, concurrency, as_json)
+        return
+    status = asyncio.run(_run(store, prepared, concurrency))
+    if as_json:
+        print_json(status.to_dict())
+    else:
+        _print_status(status)
+        _print_failures(store, status)
+    if not status.complete:
+        raise typer.Exit(1)
+
+
+def _study(file: Path | None, given: dict[str, Any]) -> Study:
+    if file is None:
+        if "models" not in given:
+            raise UsageError("name a study file, or at least --models. 'opbench run --help' lists the flags.")
+        return make_study(given, where="opbench run")
+    fields = read_study(file).model_dump() | given
+    return make_study(fields, where=str(file))
+
+
+async def _run(store: Store, prepared: Prepared, concurrency: int) -> RunStatus:
+    typer.echo(f"run {prepared.run_id}  {len(prepared.instances)} instances × ", err=True, nl=False)
+    typer.echo(f"{len(prepared.study.configurations())} configurations, data: {prepared.corpus.source}", err=True)
+    display = _Display(Console(stderr=True))
+    try:
+        with display:
+            await execute(
+                store,
+                prepared,
+                concurrency=concurrency,
+                on_progress=display.show,
+                on_stop=lambda: display.say("finishing what is in flight; Ctrl-C again leaves at once"),
+            )
+    finally:
+        await prepared.aclose()
+    return run_status(store, prepared.run_id)
+
+
+class _Display:
+    """Progress on standard error: a bar on a terminal, a line now and then in a log."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bars.add_task("records", total=None, rate="")
+        self._said = 0.0
+
+    def __enter__(self) -> _Display:
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False)
+
+    def show(self, progress: Progress) -> None:
+        left = progress.seconds_left
+        errors = f", {progress.errors} errors" if progress.errors else ""
+        eta = "" if left is None else f", {timedelta(seconds=round(left))} left"
+        text = f"{progress.rate:.2f}/s{eta}{errors}"
+        done = progress.finished_before + progress.done
+        self._bars.update(self._task, completed=done, total=progress.planned, rate=text)
+        now = time.monotonic()
+        last = progress.done == progress.to_do
+        if not self._console.is_terminal and (now - self._said >= _LINE_EVERY_S or last):
+            self._said = now
+            self.say(f"{done}/{progress.planned} records, {text}")
+
+
+def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bool) -> None:
+    estimate = quote(store, prepared, concurrency=concurrency)
+    if as_json:
+        print_json({"run_id": prepared.run_id, **estimate.to_dict()})
+        return
+    money = "unknown (no price in the registry)" if estimate.cost_usd is None else f"${estimate.cost_usd:,.4f}"
+    typer.echo(
+        f"run {prepared.run_id}: {estimate.to_do:,} of {estimate.planned:,} records to do\n"
+        f"calls   at most {estimate.calls:,} (a driver that shares nothing: {estimate.calls_naive:,})\n"
+        f"tokens  about {estimate.prompt_tokens:,} in, {estimate.completion_tokens:,} out\n"
+        f"cost    about {money}\n"
+        f"time    about {timedelta(seconds=round(estimate.seconds))} at concurrency {concurrency}\n"
+        f"basis   {estimate.basis}"
+    )
+
+
+def status_command(
+    run: Annotated[str | None, typer.Argument(help="Run id or name; default: all runs.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """How far runs are, computed from their records."""
+    store = the_store()
+    if run is None:
+        states = [run_status(store, each) for each in run_ids(store)]
+        if as_json:
+            print_json([state.to_dict() for state in states])
+        elif states:
+            for state in states:
+                typer.echo(_headline(state))
+        else:
+            typer.echo("No run in this store yet. Start one with 'opbench run'.")
+        return
+    state = run_status(store, find_run(store, run))
+    if as_json:
+        print_json(state.to_dict())
+        return
+    _print_status(state)
+    _print_failures(store, state)
+
+
+def _headline(status: RunStatus) -> str:
+    activity = "working" if status.working else "recorded" if status.recorded else "done" if status.complete else "idle"
+    missing = f", {status.unscored} without a score" if status.unscored else ""
+    name = f" ({status.name})" if status.name else ""
+    return (
+        f"{status.run_id}{name}: {status.done} done, {status.errors} errors, {status.waiting} waiting "
+        f"of {status.planned}{missing} [{activity}]"
+    )
+
+
+def _print_status(status: RunStatus) -> None:
+    typer.echo(_headline(status))
+    columns = ("model", "memory", "mitigation", "planned", "done", "errors")
+    print_table(status.by_configuration, {column: column for column in columns})
+
+
+def _print_failures(store: Store, status: RunStatus) -> None:
+    for kind, count in status.error_kinds.items():
+        typer.echo(f"errors, {kind}: {count}")
+    for reason, count in status.missing_reasons.items():
+        typer.echo(f"scores missing: {count} × {reason}")
+    if status.errors:
+        for row in failures(store, status.run_id).head(5).itertuples(index=False):
+            typer.echo(f"  {row.instance} {row.memory}/{row.mitigation}: {row.reason}")
+        typer.echo("The same command again tries these again.")

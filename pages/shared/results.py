@@ -1,0 +1,86 @@
+"""The store as pages read it: opened once a server, results kept until the run has gone further."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from opbench.analysis import latency as latencies
+from opbench.analysis import op
+from opbench.analysis import tradeoff as tradeoffs
+from opbench.analysis.aggregate import Rule
+from opbench.analysis.tradeoff import Kind
+from opbench.errors import DataError
+from opbench.settings import ROOT, settings
+from opbench.store import bundle, reading
+from opbench.store.database import Store, open_store
+from opbench.store.reading import RunStatus
+from opbench.store.rundata import RunData
+from opbench.types import Benchmark
+
+DEMO = ROOT / "results" / "demo"
+#: How old what is shown of a run at work may be, in seconds.
+_FRESH_FOR = 5
+
+Stamp = tuple[int, int, int, int]
+"""Changes when there is something new to read of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store, and what was wrong with recorded bundles: a sentence each."""
+
+    store: Store
+    problems: tuple[str, ...]
+
+
+@st.cache_resource(show_spinner="Opening the store…")
+def opened() -> Opened:
+    """Open the store and take in the recorded studies that come with the project.
+
+    Raises:
+        StoreError: the store can't be opened.
+    """
+    store = open_store(settings().store_url)
+    problems = []
+    for file in sorted(DEMO.glob(f"*{bundle.SUFFIX}")):
+        try:
+            bundle.import_run(store, file)
+        except DataError as error:
+            problems.append(str(error))
+    return Opened(store, tuple(problems))
+
+
+@st.cache_data(ttl=2, max_entries=1, show_spinner=False)
+def statuses() -> dict[str, RunStatus]:
+    """All runs by id, newest first; up to two seconds old."""
+    store = opened().store
+    return {run_id: reading.run_status(store, run_id) for run_id in reading.run_ids(store)}
+
+
+def stamp(status: RunStatus) -> Stamp:
+    return status.done, status.errors, status.unscored, int(time.time() // _FRESH_FOR) if status.working else 0
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the run…")
+def run_data(run_id: str, seen: Stamp) -> RunData:
+    """A run's frames as of `seen`, shared by all visitors: read-only."""
+    return reading.read_run(opened().store, run_id)
+
+
+@st.cache_data(max_entries=32, show_spinner="Working out the changes…")
+def tradeoff(run_id: str, seen: Stamp, rule: Rule, kind: Kind, first_only: bool) -> pd.DataFrame:
+    return tradeoffs.tradeoff(run_data(run_id, seen), rule, kind, first_only)
+
+
+@st.cache_data(max_entries=32, show_spinner="Working out the averages…")
+def op_table(run_id: str, seen: Stamp, rule: Rule, first_only: bool) -> pd.DataFrame:
+    return op.op_table(run_data(run_id, seen), rule, first_only)
+
+
+@st.cache_data(max_entries=32, show_spinner="Working out the times…")
+def latency(run_id: str, seen: Stamp, fresh_only: bool, benchmark: Benchmark | None) -> pd.DataFrame:
+    return latencies.latency(run_data(run_id, seen), fresh_only, benchmark)

@@ -1,0 +1,130 @@
+"""What is looked at: the run, the averaging rule, the speakers. Chosen once for all pages and kept in the URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
+from opbench.errors import OpbenchError, UsageError
+from opbench.store.reading import RunStatus, find_run
+from pages.shared import results
+from pages.shared.parts import plain
+
+PUBLISHED = "published"
+_RUN, _RULE, _FIRST = "run", "rule", "first"
+#: Values of query parameters that widgets check themselves: a wrong one is dropped there, and said here.
+_CHOICES: dict[str, tuple[str, ...]] = {_RULE: RULES, _FIRST: ("true", "false"), "kind": ("points", "relative")}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`status` is None when the published figures are looked at."""
+
+    status: RunStatus | None
+    rule: Rule
+    first_only: bool
+
+
+def show(page: Any) -> None:
+    """Draw the sidebar and the chosen page; an error of ours is a sentence."""
+    try:
+        _draw_sidebar()
+        for sentence in (*results.opened().problems, *st.session_state.get("notices", ())):
+            st.warning(plain(sentence), icon=":material/link_off:")
+        page.run()
+    except OpbenchError as error:
+        st.error(plain(str(error)), icon=":material/error:")
+
+
+def current() -> View:
+    """The view as the sidebar says it."""
+    state = st.session_state
+    return View(results.statuses().get(state["chosen_run"]), state[_RULE], state[_FIRST])
+
+
+def look_at(run_id: str) -> None:
+    """Choose a run and draw the page anew."""
+    st.session_state["next_run"] = run_id
+    results.statuses.clear()
+    st.rerun()
+
+
+def describe(status: RunStatus) -> str:
+    """A run in a line, e.g. `pilot · recorded · 3fa2c1d0`."""
+    if status.recorded:
+        state = "recorded"
+    elif status.working:
+        state = "paused" if status.request == "pause" else "running"
+    else:
+        state = "complete" if status.complete else "incomplete"
+    return " · ".join(part for part in (status.name, state, status.run_id) if part)
+
+
+def _draw_sidebar() -> None:
+    runs = results.statuses()
+    _follow_link(runs)
+    labels = {PUBLISHED: "Published figures (the paper)"} | {key: describe(run) for key, run in runs.items()}
+    with st.sidebar:
+        chosen = st.selectbox(
+            "Results of", list(labels), format_func=labels.__getitem__, key="chosen_run", persist_state="session"
+        )
+        st.radio(
+            "Averaging rule",
+            RULES,
+            key=_RULE,
+            bind="query-params",
+            help="\n".join(f"- **{rule}**: {text}" for rule, text in RULE_TEXTS.items())
+            + "\n\nThe paper's table mixes the three; here one rule serves all rows.",
+        )
+        st.toggle(
+            "First speakers only",
+            key=_FIRST,
+            bind="query-params",
+            help="The public evaluator scores the first speaker of each conversation only: 859 of the 1,700 instances.",
+        )
+    _write_link(None if chosen == PUBLISHED else chosen)
+
+
+def _follow_link(runs: dict[str, RunStatus]) -> None:
+    """Take the run from the URL when the link is new, and say what of it can't be followed."""
+    state = st.session_state
+    parameters = st.query_params
+    if "next_run" in state:
+        state["chosen_run"] = state.pop("next_run")
+        state["linked_run"] = parameters.get(_RUN)
+    wanted = parameters.get(_RUN)
+    notices = [
+        f"The link asks for {name}={parameters[name][:40]}, which is none of {', '.join(choices)}; it was left out."
+        for name, choices in _CHOICES.items()
+        if name in parameters and parameters[name].lower() not in choices
+    ]
+    if wanted is not None and wanted != state.get("linked_run"):
+        state["linked_run"] = wanted
+        state["chosen_run"] = PUBLISHED
+        if wanted != PUBLISHED:
+            try:
+                state["chosen_run"] = find_run(results.opened().store, wanted)
+            except UsageError as error:
+                known = "" if runs else " Start one on the Launch page."
+                notices.append(f"The link's run can't be shown, here are the published figures: {error}{known}"[:400])
+        state["notices"] = notices
+    elif notices:
+        state["notices"] = notices
+    if state.get("chosen_run", PUBLISHED) not in {PUBLISHED, *runs}:
+        del state["chosen_run"]
+
+
+def _write_link(run_id: str | None) -> None:
+    state, parameters = st.session_state, st.query_params
+    if run_id != parameters.get(_RUN):
+        if run_id is None:
+            del parameters[_RUN]
+        else:
+            parameters[_RUN] = run_id
+    if run_id != state.get("noted_run", run_id):
+        state.pop("notices", None)
+    state["noted_run"] = run_id
+    state["linked_run"] = run_id

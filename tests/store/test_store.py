@@ -1,0 +1,252 @@
+"""The store on SQLite and on PostgreSQL: schema, records with their calls, status, bundles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import func, select, text
+
+from opbench.errors import DataError, StoreError, UsageError
+from opbench.store import schema as s
+from opbench.store.bundle import export_run, import_run
+from opbench.store.claims import claim, new_worker
+from opbench.store.database import Store, open_store
+from opbench.store.reading import failures, find_run, read_run, run_ids, run_status
+from opbench.store.writing import CallRow, CallUse, FinishedRecord, create_run, save_records, save_user_scores
+from opbench.study import Configuration, Study
+from opbench.types import Instance, Score, User
+
+ANA = User("c1", "Ana", "Bo", True)
+INSTANCES = [
+    Instance("op/c1/Ana/fact/1", "op", ANA, "fact", "Is water dry?"),
+    Instance("op/c1/Ana/repetition/1", "op", ANA, "repetition", "What now?"),
+    Instance("locomo/c1/1", "locomo", ANA, "temporal", "When?", "9 May 2024"),
+]
+STUDY = Study(models=("m",), memories=("base", "rag"), mitigations=("none", "reminder"))
+BASE = Configuration("m", "base", "none")
+RAG = Configuration("m", "rag", "none")
+
+
+def call(key: str = "k1") -> CallRow:
+    return CallRow(key, "chat", "m", {"q": "x"}, "It is wet.", "stop", 10, 4, 0.5, 120.0, 1, time.time())
+
+
+def record(ids: dict[Configuration, int], configuration: Configuration, instance: str, **more: Any) -> FinishedRecord:
+    values = {"status": "done", "response": "It is wet.", "response_ms": 120.0, "finished_at": time.time()} | more
+    return FinishedRecord(ids[configuration], instance, values)
+
+
+@pytest.fixture
+def ids(store: Store) -> dict[Configuration, int]:
+    return create_run(store, "r1", STUDY, "r1hash", {"comparable": False}, INSTANCES)
+
+
+def count(store: Store, table: Any) -> int:
+    with store.begin() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def test_migrations_make_exactly_the_schema(store: Store) -> None:
+    with store.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), s.metadata) == []
+
+
+def test_two_processes_open_a_new_store_at_once(store_url: str) -> None:
+    code = "import sys; from opbench.store.database import open_store; open_store(sys.argv[1])"
+    both = [subprocess.Popen([sys.executable, "-c", code, store_url], stderr=subprocess.PIPE) for _ in range(3)]
+    assert [(process.communicate()[1], process.returncode) for process in both] == [(b"", 0)] * 3
+
+
+def test_a_store_of_a_newer_version_is_refused(store: Store, store_url: str) -> None:
+    with store.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match=r"newer version of the workbench \(9999\)"):
+        open_store(store_url)
+
+
+def test_bad_urls_say_the_mend_and_never_the_password() -> None:
+    with pytest.raises(StoreError, match="OPBENCH_STORE isn't a database URL"):
+        open_store("nonsense")
+    with pytest.raises(StoreError) as refused:
+        open_store("postgresql+psycopg://me:s3cret@127.0.0.1:1/none")
+    assert "s3cret" not in str(refused.value)
+    assert "127.0.0.1" in str(refused.value)
+    with pytest.raises(StoreError, match="no such kind of database"):
+        open_store("frobnicate://x/y")
+
+
+def test_a_plan_is_made_once(store: Store, ids: dict[Configuration, int]) -> None:
+    again = create_run(store, "r1", STUDY, "r1hash", {"comparable": False}, INSTANCES)
+    assert again == ids
+    # BASE takes no post-processor: three configurations of three instances.
+    assert sorted(ids) == sorted([BASE, RAG, Configuration("m", "rag", "reminder")])
+    assert run_status(store, "r1").planned == 9
+
+
+def test_a_record_is_written_with_its_calls_scores_and_vector(store: Store, ids: dict[Configuration, int]) -> None:
+    finished = record(ids, BASE, "op/c1/Ana/repetition/1", cost_usd=0.5)
+    finished.calls, finished.uses = [call()], [CallUse("k1", "response", False)]
+    finished.judge, finished.scores = "offline", [Score("score", None, "empty response")]
+    finished.embedding = ("minilm", np.array([1.0, 0.0], dtype=np.float32))
+    save_records(store, "r1", [finished])
+    data = read_run(store, "r1")
+    assert data.records.loc[0, ["model", "memory", "mitigation", "instance", "status"]].tolist() == [
+        "m",
+        "base",
+        "none",
+        "op/c1/Ana/repetition/1",
+        "done",
+    ]
+    assert data.records.loc[0, "cost_usd"] == 0.5
+    assert np.isnan(data.records.loc[0, "post_ms"])
+    assert np.isnan(data.scores.loc[0, "value"])
+    assert data.scores.loc[0, "reason"] == "empty response"
+    assert data.vectors is not None
+    assert data.vectors["m", "base", "none", "op/c1/Ana/repetition/1"].tolist() == [1.0, 0.0]
+    assert not data.comparable
+
+
+def test_writing_again_replaces_and_never_doubles(store: Store, ids: dict[Configuration, int]) -> None:
+    first = record(ids, BASE, "locomo/c1/1", status="error", error_kind="timeout", error="too slow", response=None)
+    save_records(store, "r1", [first])
+    assert run_status(store, "r1").error_kinds == {"timeout": 1}
+    assert failures(store, "r1")["reason"].tolist() == ["too slow"]
+    second = record(ids, BASE, "locomo/c1/1")
+    second.calls, second.uses = [call()], [CallUse("k1", "response", False)]
+    second.judge, second.scores = "offline", [Score("f1", 0.5)]
+    third = record(ids, RAG, "locomo/c1/1")
+    third.calls, third.uses = [call()], [CallUse("k1", "response", True)]
+    save_records(store, "r1", [second, third])
+    assert count(store, s.records) == 2
+    assert count(store, s.calls) == 1
+    assert count(store, s.scores) == 1
+    status = run_status(store, "r1")
+    assert (status.done, status.errors, status.waiting, status.complete) == (2, 0, 7, False)
+
+
+def test_a_transaction_that_fails_leaves_nothing(store: Store, ids: dict[Configuration, int]) -> None:
+    good = record(ids, BASE, "locomo/c1/1")
+    good.calls, good.uses = [call()], [CallUse("k1", "response", False)]
+    bad = record(ids, RAG, "locomo/c1/1")
+    bad.uses = [CallUse("a call that is nowhere", "response", False)]
+    with pytest.raises(StoreError):
+        save_records(store, "r1", [good, bad])
+    assert (count(store, s.records), count(store, s.calls)) == (0, 0)
+
+
+def test_find_run(store: Store, ids: dict[Configuration, int]) -> None:
+    create_run(store, "r2", STUDY.model_copy(update={"name": "second"}), "h2", {}, INSTANCES)
+    assert set(run_ids(store)) == {"r1", "r2"}
+    assert find_run(store, "second") == "r2"
+    assert find_run(store, "r1") == "r1"
+    with pytest.raises(UsageError, match="'r' fits 2 runs"):
+        find_run(store, "r")
+    with pytest.raises(UsageError, match="no run 'zz'"):
+        find_run(store, "zz")
+
+
+def test_only_one_worker_at_a_time(store: Store, ids: dict[Configuration, int]) -> None:
+    mine = new_worker("r1", 8)
+    claim(store, "r1", mine)
+    claim(store, "r1", mine)  # its own row is no rival
+    with pytest.raises(UsageError, match=r"run r1 is being worked on by process \d+"):
+        claim(store, "r1", new_worker("r1", 8))
+    assert run_status(store, "r1").working
+
+
+def test_a_dead_workers_claim_is_void(store: Store, ids: dict[Configuration, int]) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    claim(store, "r1", new_worker("r1", 8) | {"pid": process.pid, "started_at": time.time() - 5})
+    assert not run_status(store, "r1").working
+    claim(store, "r1", new_worker("r1", 8))
+    assert count(store, s.workers) == 1
+
+
+def _filled(store: Store, ids: dict[Configuration, int]) -> None:
+    finished = record(
+        ids,
+        RAG,
+        "op/c1/Ana/repetition/1",
+        retrieved=[{"text": "secret memory", "date": None, "score": 0.5}],
+        context=[{"text": "secret memory", "date": None, "score": 0.5}],
+        draft="secret draft",
+    )
+    finished.judge, finished.scores = "offline", [Score("score", 0.25, "secret reason", "secret raw")]
+    finished.embedding = ("minilm", np.array([0.6, 0.8], dtype=np.float32))
+    save_records(store, "r1", [finished])
+    save_user_scores(
+        store,
+        [
+            {
+                "configuration_id": ids[RAG],
+                "user_id": ANA.id,
+                "metric": "repetition",
+                "judge": "minilm",
+                "value": 0.5,
+                "n": 2,
+                "reason": None,
+            }
+        ],
+    )
+
+
+def test_a_bundle_carries_a_run_to_another_store(store: Store, ids: dict[Configuration, int], tmp_path: Path) -> None:
+    _filled(store, ids)
+    file = export_run(store, "r1", tmp_path / "r1.opbench.zip")
+    other = open_store(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    assert import_run(other, file) == "rec-r1"
+    assert import_run(other, file) == "rec-r1"
+    ours, theirs = read_run(store, "r1"), read_run(other, "rec-r1")
+    assert theirs.recorded
+    assert theirs.records.equals(ours.records)
+    assert theirs.scores.equals(ours.scores)
+    assert theirs.user_scores.equals(ours.user_scores)
+    assert theirs.instances.equals(ours.instances)
+    assert theirs.vectors is not None
+    assert theirs.vectors["m", "rag", "none", "op/c1/Ana/repetition/1"].tolist() == pytest.approx([0.6, 0.8])
+    assert run_ids(other) == ["rec-r1"]
+
+
+def test_a_bundle_without_texts_has_none(store: Store, ids: dict[Configuration, int], tmp_path: Path) -> None:
+    _filled(store, ids)
+    file = export_run(store, "r1", tmp_path / "r1.opbench.zip", texts=False)
+    with zipfile.ZipFile(file) as archive:
+        everything = b"".join(archive.read(name) for name in archive.namelist())
+    for sentence in (b"secret", b"It is wet", b"Is water dry", b"What now", b"9 May 2024"):
+        assert sentence not in everything
+    other = open_store(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    data = read_run(other, import_run(other, file))
+    assert data.text_left_out
+    assert data.vectors is None
+    assert data.scores["value"].tolist() == [0.25]
+    assert data.user_scores["value"].tolist() == [0.5]
+
+
+def test_damaged_and_changed_bundles_are_refused(store: Store, ids: dict[Configuration, int], tmp_path: Path) -> None:
+    _filled(store, ids)
+    file = export_run(store, "r1", tmp_path / "r1.opbench.zip")
+    other = open_store(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match="cut.zip: isn't a whole bundle"):
+        import_run(other, cut)
+    with pytest.raises(DataError, match=r"none\.zip: can't be read"):
+        import_run(other, tmp_path / "none.zip")
+    changed = tmp_path / "changed.zip"
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, content.replace(b"0.25", b"0.99") if name == "scores.jsonl" else content)
+    with pytest.raises(DataError, match=r"scores\.jsonl was changed after the export"):
+        import_run(other, changed)
+    assert run_ids(other) == []

@@ -106,20 +106,24 @@ class Repetition:
         users couldn't be made equal.
 
         A user whose responses differ between columns is computed anew over the common ones when the embeddings are
-        there; without them the user's stored values stand and are counted as unequal.
+        there; without them, or when they aren't the ones that the stored value rests on, the stored values stand and
+        the user is counted as unequal.
         """
         picked = list(columns)
         values = self.values[:, picked].copy()
         n = self.n[:, picked].min(axis=1, initial=np.inf)
-        valid = ~np.isnan(values).any(axis=1)
         used = self.embedded[:, picked]
         common = used.all(axis=1)
-        differs = np.bincount(self.owner, weights=used.any(axis=1) & ~common, minlength=len(self.users)) > 0
-        counts = self.n[:, picked]
-        unequal_n = valid & (counts != counts[:, :1]).any(axis=1)
+        if len(picked) > 1:
+            size = len(self.users)
+            differs = np.bincount(self.owner, weights=used.any(axis=1) & ~common, minlength=size) > 0
+            counts = np.stack([np.bincount(self.owner, weights=each, minlength=size) for each in used.T], axis=1)
+            known = (counts == self.n[:, picked]).all(axis=1)
+        else:
+            differs, known = np.zeros(len(self.users), dtype=np.bool_), np.ones(len(self.users), dtype=np.bool_)
         unequal = 0
-        for user in np.flatnonzero(valid & (differs | unequal_n)):
-            if self.vectors is None:
+        for user in np.flatnonzero(~np.isnan(values).any(axis=1) & (differs | ~known)):
+            if self.vectors is None or not known[user]:
                 unequal += 1
                 continue
             rows = np.flatnonzero(common & (self.owner == user))
@@ -167,7 +171,7 @@ def repetition_grid(data: RunData, first_only: bool = False, judge: str | None =
         [str(name) for name in instances["instance"]],
         owner.astype(np.intp),
         _embedded(data, instances, keys),
-        data.vectors,
+        data.vectors or None,
         chosen,
     )
 
@@ -176,7 +180,7 @@ def _embedded(data: RunData, instances: pd.DataFrame, keys: list[Key]) -> Bools:
     """Which repetition responses took part: those with an embedding; without embeddings, those that are done."""
     index = pd.Index(instances["instance"])
     taken = np.zeros((len(index), len(keys)), dtype=np.bool_)
-    if data.vectors is not None:
+    if data.vectors:
         at_row = {name: row for row, name in enumerate(index)}
         at_column = {key: column for column, key in enumerate(keys)}
         for *key, name in data.vectors:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from opbench.figures import theme
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
+from pages.shared import judging
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@])")
+PAPER = "OP-Bench, arXiv 2601.13722"
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@^=])")
+#: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-OFFLINE_MARK = "not comparable with the paper"
+_TOOLS_LEFT_OUT = ["zoom", "pan", "select", "lasso", "zoomIn", "zoomOut", "autoScale", "resetScale"]
 
 
 def plain(text: str) -> str:
@@ -24,7 +29,7 @@ def plain(text: str) -> str:
 
 
 def csv(frame: pd.DataFrame) -> bytes:
-    """A table as CSV; text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """A table as CSV in UTF-8; text that a spreadsheet would take for a formula gets an apostrophe before it."""
 
     def safe(value: Any) -> Any:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
@@ -32,19 +37,19 @@ def csv(frame: pd.DataFrame) -> bytes:
     return frame.map(safe).to_csv(index=False).encode()
 
 
-def table(frame: pd.DataFrame, columns: dict[str, Any], name: str, *, source: pd.DataFrame | None = None) -> None:
-    """A table with its download: all columns of `source` (or of `frame`), unrounded."""
+def table(shown: pd.DataFrame, columns: Mapping[str, Any], name: str, whole: pd.DataFrame) -> None:
+    """A table, and the download of `whole`: all columns, unrounded. `columns`: those shown, with their look."""
     st.dataframe(
-        frame,
+        shown,
         hide_index=True,
         column_order=list(columns),
         column_config=columns,
-        placeholder="n/a",
+        placeholder=theme.MISSING,
         alt=f"{name} as a table",
     )
     st.download_button(
         "Download CSV",
-        csv(frame if source is None else source),
+        csv(whole),
         file_name=f"{name}.csv",
         mime="text/csv",
         icon=":material/download:",
@@ -54,15 +59,87 @@ def table(frame: pd.DataFrame, columns: dict[str, Any], name: str, *, source: pd
 
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:
-    """A figure as wide as its place. Dragging scrolls the page instead of zooming, which a finger can't undo."""
+    """A figure as wide as its place. Dragging doesn't zoom: on a phone it would catch the finger that scrolls."""
     figure.update_layout(dragmode=False)
-    st.plotly_chart(
-        figure,
-        key=key,
-        alt=alt,
-        config={
-            "displaylogo": False,
-            "modeBarButtonsToRemove": ["zoom", "pan", "select", "lasso", "zoomIn", "zoomOut", "autoScale", "resetScale"],
-            "toImageButtonOptions": {"filename": key, "scale": 2},
-        },
-    )
+    tools = {"filename": key, "scale": 2}
+    config = {"displaylogo": False, "modeBarButtonsToRemove": _TOOLS_LEFT_OUT, "toImageButtonOptions": tools}
+    st.plotly_chart(figure, key=key, alt=alt, config=config)
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with memory systems and post-processors as people write them."""
+    names = {column: frame[column].replace(theme.NAMES) for column in ("memory", "mitigation")}
+    return frame.assign(**names)
+
+
+def pick_model(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the model that is chosen; the choice is there when there are several."""
+    models = list(dict.fromkeys(frame["model"]))
+    if len(models) < 2:
+        return frame
+    chosen = st.selectbox("Model", ["all models", *models], key="model", bind="query-params", width=260)
+    return frame if chosen == "all models" else frame[frame["model"] == chosen]
+
+
+def published_marks() -> None:
+    with st.container(horizontal=True, gap="small"):
+        st.badge("published", icon=":material/menu_book:", color="violet")
+        st.badge(f"{PAPER}", color="gray")
+
+
+def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
+    """Where a run's numbers come from, how far it is, and what they may be compared with."""
+    with st.container(horizontal=True, gap="small"):
+        if status.recorded:
+            st.badge("recorded", icon=":material/inventory_2:", color="blue")
+        else:
+            st.badge("measured here", icon=":material/straighten:", color="green")
+        st.badge(f"{status.done:,} of {status.planned:,} records", color="green" if status.complete else "orange")
+        if status.working:
+            st.badge("running", icon=":material/sync:", color="orange")
+        if status.errors:
+            st.badge(f"{status.errors:,} failed", color="red")
+        if status.unscored:
+            st.badge(f"{status.unscored:,} without a score", color="red")
+        for fact in facts:
+            st.badge(plain(fact), color="gray")
+        if not data.comparable:
+            st.badge("not comparable with the paper", icon=":material/warning:", color="orange")
+    if not data.comparable:
+        with st.expander(f"Judge “{plain(data.study.judge)}”: why not comparable, and how it scores"):
+            st.markdown(judging.explain(data))
+
+
+def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
+    """What the run's numbers rest on (design, rule 4)."""
+    known = data.provenance
+    rows = {
+        "run": status.run_id,
+        "begun": datetime.fromtimestamp(status.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **{name.replace("_", " "): value for name, value in chosen.items()},
+        "judge": data.study.judge,
+        "embedder": data.study.embedder,
+        "data": str(known.get("data_source", "")),
+        **{f"sha256 of {name}": digest for name, digest in dict(known.get("data", {})).items()},
+        "commit": str(known.get("git_commit", "")),
+        "concurrency": _values(data.records["concurrency"]),
+        "texts": "left out" if data.text_left_out else "in the store",
+    }
+    with st.expander("Provenance: data, judge, prompts, commit, concurrency", icon=":material/fingerprint:"):
+        st.dataframe(pd.DataFrame(rows.items(), columns=["what", "value"]), hide_index=True)
+        st.caption("All that determines the results, and so the run's id:")
+        st.json(known, expanded=1)
+
+
+def published_provenance(*remarks: str) -> None:
+    with st.expander("Provenance: where these figures come from", icon=":material/fingerprint:"):
+        st.markdown(
+            f"Figures only, as published with {PAPER} (`web/data/research_results.json` of the authors' repository), "
+            "kept in `results/published/`. Judge: GPT-4o-mini; 1,700 instances, 20 users."
+        )
+        for remark in remarks:
+            st.markdown(f"- {remark}")
+
+
+def _values(column: pd.Series) -> str:
+    return ", ".join(str(int(value)) for value in sorted(column.dropna().unique())) or "no record yet"

@@ -230,6 +230,20 @@ def test_unequal_responses_are_computed_anew_from_embeddings(
     assert row(table, RAG)["repetition"] == pytest.approx((200 / 3 + 60) / 2)
 
 
+@pytest.mark.parametrize("vectors", [None, {}])
+def test_a_value_that_rests_on_other_responses_than_are_known_is_told(
+    changed: Callable[..., RunData], run: RunData, row: Row, vectors: dict[Any, Any] | None
+) -> None:
+    users = run.user_scores.copy()
+    users.loc[(users["mitigation"] == "marag") & (users["user"] == "B"), "n"] = 1
+    scores = run.scores.copy()
+    scores.loc[(scores["mitigation"] == "marag") & (scores["instance"] == "ba-A"), "value"] = 0.9
+    marag = row(op_table(changed(user_scores=users, scores=scores, vectors=vectors), "task-mean"), MARAG)
+    assert marag["pairing"] == "paired, but repetition of 1 user rests on different responses"
+    # Nothing is dropped: (90 · 4) / 4 against (60 + 20 + 50 + 25) / 4.
+    assert marag["op_change_points"] == pytest.approx(90 - 38.75)
+
+
 # Judges ------------------------------------------------------------------------------------------------------------
 
 

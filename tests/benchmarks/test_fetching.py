@@ -20,7 +20,7 @@ HTML = b"<!DOCTYPE html>\n<html><body>Please log in</body></html>"
 
 @dataclass
 class Server:
-    """Serves `files` by path. `misbehave` may answer a request itself: it gets the handler and the number of the request."""
+    """Serves `files` by path. `misbehave` may answer itself: it gets the handler and the request's number."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -280,7 +280,11 @@ def test_a_busy_server_is_asked_again(server: Server, home: Path) -> None:
 
 
 def test_a_server_that_stays_broken(server: Server, home: Path) -> None:
-    server.misbehave = lambda handler, number: answer(handler, 500, b"no") is None
+    def broken(handler: BaseHTTPRequestHandler, number: int) -> bool:
+        answer(handler, 500, b"no")
+        return True
+
+    server.misbehave = broken
     report = fetch(base_url=server.url)
     assert "failed 3 times (answered 500 Internal Server Error)" in report.errors[0]
     assert len(server.paths("snap-research")) == 3

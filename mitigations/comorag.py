@@ -35,6 +35,10 @@ _ASKS = re.compile(r"\b(?:who|whom|whose|what|when|where|which|why|how)\b", re.I
 _CLAIM_TAG = re.compile(
     r"\b(?:right|correct|agree|true|isn't it|aren't they|don't you think|no)\s*\?+\W*$", re.IGNORECASE
 )
+_YES_NO = re.compile(
+    r"(?:^|[.!?,]\s+)(?:am|is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might)\b[^.!?]*\?",
+    re.IGNORECASE,
+)
 
 
 class ComoRAG(OneCall):
@@ -117,7 +121,7 @@ def _is_supported(entry: Entry, evidence: Evidence) -> bool:
     if not text or entry.whole:
         return True
     borrowed, held = evidence.borrowed(text, sources)
-    too_much = borrowed > held if asks_openly(evidence.question) else borrowed >= 2 or borrowed >= max(held, 1)
+    too_much = borrowed >= max(held, 1) if asks_openly(evidence.question) else borrowed > _may_borrow(evidence.question)
     return not (
         too_much
         or evidence.invented(text, sources)
@@ -126,6 +130,11 @@ def _is_supported(entry: Entry, evidence: Evidence) -> bool:
         or evidence.negation_added(text, sources)
         or (len(sources) == 1 and evidence.negation_changed(text, sources[0]))
     )
+
+
+def _may_borrow(question: str) -> int:
+    """How many words a finding may take from a question that doesn't ask openly: from a claim none."""
+    return 1 if _YES_NO.search(question) and not RECALL.search(question) and not _CLAIM_TAG.search(question) else 0
 
 
 def _speaks_of_the_question(entry: Entry, evidence: Evidence) -> bool:

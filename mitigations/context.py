@@ -61,18 +61,18 @@ class Prepared:
     def kept(self, lines: Sequence[Line], replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
         """`lines` (at least one) are the context."""
         return Processed(
-            "kept", tuple(lines), self.memories, None, tuple(replies), True, dict(counts), heading=self.heading
+            "kept", tuple(lines), self.memories, None, tuple(replies), True, _met(counts), heading=self.heading
         )
 
     def nothing(self, reason: str, replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
         """The response gets the no-memory prompt."""
-        return Processed("nothing", (), self.memories, reason, tuple(replies), True, dict(counts))
+        return Processed("nothing", (), self.memories, reason, tuple(replies), True, _met(counts))
 
     def failed(self, reason: str, replies: Sequence[Reply], counts: Mapping[str, int]) -> Processed:
         """The reply couldn't be used: the original memories stand, and it is counted."""
-        counts = {**counts, "failed": 1}
+        met = {**_met(counts), "failed": 1}
         return Processed(
-            "failed", self.untouched(), self.memories, reason, tuple(replies), True, counts, heading=self.heading
+            "failed", self.untouched(), self.memories, reason, tuple(replies), True, met, heading=self.heading
         )
 
 
@@ -98,6 +98,10 @@ def prepare(memories: Sequence[Memory]) -> Prepared:
         original.append(bare)
         numbers.append(numbered[key])
     return Prepared(tuple(original), tuple(first), tuple(numbers), heading)
+
+
+def _met(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def dated(text: str, date: str | None) -> str:

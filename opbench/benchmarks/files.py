@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from opbench.benchmarks.shape import Node
+from opbench.benchmarks.shape import Node, printable
 from opbench.errors import DataError
 from opbench.settings import settings
 
@@ -116,6 +116,8 @@ def parse_json(data: bytes, path: Path) -> Node:
         raise DataError(f"{path}: {place}: not JSON ({error.msg}); correct it there, or {again}") from error
     except RecursionError as error:
         raise DataError(f"{path}: nested too deeply to be a benchmark file; {again}") from error
+    except ValueError as error:  # Python refuses to read a number of more than 4,300 digits.
+        raise DataError(f"{path}: a number that is too long to be one ({error}); {again}") from error
     return Node(path, value)
 
 
@@ -124,7 +126,7 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise DataError(f'{path}: an object has the key "{twice}" twice; leave one of them')
+        raise DataError(f'{path}: an object has the key "{printable(twice)}" twice; leave one of them')
     return found
 
 

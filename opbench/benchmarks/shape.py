@@ -12,6 +12,11 @@ MEND = "correct it there, or get the public file again with `opbench data fetch`
 _PLAIN_KEY = re.compile(r"[^\s.\[\]\"]+")
 
 
+def printable(text: str) -> str:
+    """A text of a file on one line, without what a terminal can't or shouldn't show."""
+    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
+
+
 def describe(value: object) -> str:
     """A JSON value in a few words, on one line."""
     if value is None:
@@ -19,7 +24,7 @@ def describe(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        flat = " ".join(value.split())
+        flat = printable(value)
         return f'the text "{flat[:30]}…"' if len(flat) > 30 else f'the text "{flat}"'
     if isinstance(value, list):
         return f"a list of {len(value)}"
@@ -38,7 +43,7 @@ class Node:
 
     def error(self, problem: str) -> DataError:
         """The one line about this place; for `raise node.error(...)`."""
-        return DataError(f"{self.file}: {self.place or 'top level'}: {problem}; {MEND}")
+        return DataError(f"{self.file}: {self.place or 'top level'}: {printable(problem)}; {MEND}")
 
     def entries(self) -> dict[str, Node]:
         """The values of a JSON object by key, in file order."""
@@ -84,6 +89,6 @@ class Node:
         return text
 
     def _under(self, key: str) -> str:
-        if not _PLAIN_KEY.fullmatch(key):
-            return f'{self.place}["{" ".join(key.split())}"]'
+        if not _PLAIN_KEY.fullmatch(key) or not key.isprintable():
+            return f'{self.place}["{printable(key)}"]'
         return f"{self.place}.{key}" if self.place else key

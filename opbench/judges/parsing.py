@@ -91,6 +91,8 @@ _REFUSAL = re.compile(
 )
 _ANY = re.compile(_VALUE, re.IGNORECASE)
 
+_LONGEST = 20_000  # characters; a longer reply is a model that ran away, and would only cost time
+
 Found = dict[float | None, None]
 """Scores found in one place; None stands for a number that can't be a score."""
 
@@ -99,16 +101,17 @@ def parse_score(text: str) -> float | None:
     """The score in a judge's reply, in 0..1, or None when there is none or more than one reading.
 
     Understands decimals (`0.8`, `.8`, `0,8`, digits of any script), fractions and "out of" (`8/10`), percent, JSON
-    (also fenced or cut off after the score), Markdown and LaTeX boxes.
+    (also fenced or cut off after the score), Markdown and LaTeX boxes. A reply of over 20,000 characters after its thinking has no score.
     """
     text = plain(strip_thinking(text)).strip()
-    if not any(c.isdigit() for c in text):
+    if len(text) > _LONGEST or not any(c.isdigit() for c in text):
         return None
+    text = re.sub(r"\d{25,}", "¤", text)
     body = re.sub(r"^```\w*\s*|\s*```$", "", text)
     if body[:1] in '{["':
         try:
             return _from_json(json.loads(body))
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # prose, or JSON that was cut off: read as text
     if body.startswith("{") and re.search(rf"{KEY}[\"']?\s*:\s*\"?\d\.?$", body, re.IGNORECASE):
         return None  # `{"score": 0` was cut off and may have been 0.7

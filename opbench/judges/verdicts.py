@@ -52,7 +52,7 @@ def parse_verdict(text: str) -> bool | None:
     for found in re.findall(r"\{[^{}]*\}", text)[::-1]:
         try:
             return _from_json(json.loads(found))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     text = _CHOICE.sub(" ", re.sub(r"[*`\"_{}]", "", text))
     if lines := [match for part in parts(text) if (match := _label_line(part))]:

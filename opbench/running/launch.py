@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +45,10 @@ def launch(
     prepared = prepare(study)
     prepared.register(store)
     run_id = prepared.run_id
-    studies, logs = settings().home / "studies", settings().home / "logs"
-    for folder in (studies, logs):
+    file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
+    for folder in (file.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    file = studies / f"{run_id}.toml"
     file.write_text(study_toml(study), encoding="utf-8")
-    log = logs / f"run-{run_id}.log"
     environment = dict(os.environ) | {name: key.get_secret_value() for name, key in (keys or {}).items()}
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -61,7 +60,14 @@ def launch(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
+    threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
     return Launched(run_id, process.pid, log)
+
+
+def log_file(run_id: str) -> Path:
+    """Where a launched run's process writes what it says; not there when the run was started by hand."""
+    return settings().home / "logs" / f"run-{run_id}.log"
 
 
 def study_toml(study: Study) -> str:

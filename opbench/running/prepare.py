@@ -83,8 +83,6 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         seed=study.seed,
         adversarial=study.adversarial,
     )
-    if not instances:
-        raise UsageError("the study's slice is empty: no instance has these users, subtypes and benchmarks.")
     registry = load_registry()
     for model in study.models:
         registry.model(model)

@@ -18,7 +18,7 @@ from opbench.running.prepare import Prepared
 from opbench.running.prompts import response_messages
 from opbench.store import schema as s
 from opbench.store.database import Store
-from opbench.study import BASE, NO_MITIGATION
+from opbench.study import BASE, NO_MITIGATION, Configuration
 from opbench.types import Instance, Session
 
 #: Characters per token of English text, the rule of thumb that the estimate of prompt lengths rests on.
@@ -53,8 +53,8 @@ class Quote:
 
 
 def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
-    """Estimate what the study takes. Makes no call and starts nothing; registers the run's plan in the store."""
-    plan = make_plan(store, prepared.run_id, prepared.register(store), prepared.instances)
+    """Estimate what is left to do of the study. Makes no call, starts nothing and writes nothing."""
+    plan = make_plan(store, prepared.run_id, _configuration_ids(store, prepared), prepared.instances)
     pace = _Pace(store)
     counts: Counter[str] = Counter()
     naive = 0
@@ -105,6 +105,14 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         seconds / concurrency,
         pace.basis(counts),
     )
+
+
+def _configuration_ids(store: Store, prepared: Prepared) -> dict[Configuration, int]:
+    """As the run has them in the store; any numbers for a run that isn't there yet, and so has no records."""
+    with store.begin() as connection:
+        rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == prepared.run_id)).all()
+    known = {Configuration(row.model, row.memory, row.mitigation): row.id for row in rows}
+    return known or {each: number for number, each in enumerate(prepared.study.configurations())}
 
 
 def _plain_responses(plan: Plan) -> set[tuple[str, str, str]]:

@@ -278,7 +278,7 @@ def read_run(store: Store, run_id: str, *, with_vectors: bool = True) -> RunData
         records=_frame(store, records, numbers=_NUMBERS),
         scores=_frame(store, scores, numbers=("value",)),
         user_scores=_frame(store, user_scores, numbers=("value",)),
-        vectors=_vectors(store, run_id) if with_vectors and not run.text_left_out else None,
+        vectors=_vectors(store, run_id, study.embedder) if with_vectors and not run.text_left_out else None,
     )
 
 
@@ -302,13 +302,13 @@ def _frame(store: Store, query: Select[Any], numbers: tuple[str, ...] = ()) -> p
     return frame.astype(dict.fromkeys(numbers, "float64"))
 
 
-def _vectors(store: Store, run_id: str) -> dict[tuple[str, str, str, str], np.ndarray]:
+def _vectors(store: Store, run_id: str, embedder: str) -> dict[tuple[str, str, str, str], np.ndarray]:
     query = (
         select(*_CONFIGURATION, s.records.c.instance_id, s.embeddings.c.vector)
         .select_from(s.embeddings)
         .join(s.records, s.records.c.id == s.embeddings.c.record_id)
         .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
-        .where(s.records.c.run_id == run_id)
+        .where(s.records.c.run_id == run_id, s.embeddings.c.embedder == embedder)
     )
     with store.begin() as connection:
         return {

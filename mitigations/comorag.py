@@ -94,7 +94,7 @@ class ComoRAG(OneCall):
                 parsed.counts["unaligned"] += 1
             else:
                 text = entry.text
-                if not text:
+                if not text or entry.whole:
                     found += [prepared.stored(number) for number in entry.sources]
                     continue
                 stored = len(entry.sources) == 1 and evidence.is_verbatim(text, entry.sources[0])

@@ -18,17 +18,18 @@ _LOOSE_LABELS = ("response", "revision", "revised")
 _CRITIQUE = label_pattern(("critique", "criticism", "draft", "revised answer", "revised response"))
 #: Talk about the procedure. The bare words draft and review are none: users write screenplays.
 _PROCEDURE = re.compile(
-    r"\b(?:the|my|this|your|that) (?:previous|earlier|original|initial|first|revised|rewritten|improved|updated|above) "
-    r"(?:answer|response|draft|reply|version|critique)\b"
-    r"|\bhere(?: is|'s) (?:the|my|a|an) (?:revised|rewritten|improved|updated|new|corrected|final) \w+"
+    r"\b(?:the|my|this) (?:previous|earlier|original|initial|first|revised|rewritten|improved|updated|above) "
+    r"(?:answer|response|reply|critique)\b"
+    r"|\bmy (?:previous|earlier|original|initial|first|revised) (?:draft|version)\b"
+    r"|\bhere(?: is|'s) (?:the|my|a|an) (?:revised|rewritten|improved|updated|corrected|final) \w+"
     r"|\b(?:revised|rewritten) (?:answer|response)\b"
-    r"|\b(?:the|my) draft (?:answer|response|reply|mention\w*|uses?|used|refer\w*|brings?|brought|includes?"
-    r"|is|was|has|does)\b"
-    r"|\b(?:based on|according to|after|following|in light of) (?:the|this|my) (?:critique|criticism)\b"
+    r"|\b(?:the|my) draft (?:answer|response|reply)\b"
+    r"|\b(?:based on|according to|following|in light of) (?:the|this|my) (?:critique|criticism)\b"
     r"|\bi(?:'ve| have)? (?:removed|revised|rewrote|rewritten|left out|dropped|omitted)"
     r" (?:the|any|all|your|my|it|this)\b[^.!?]*"
     r"\b(?:reference|mention|detail|answer|response|draft|memor(?:y|ies)|personal)\w*"
-    r"|\bno (?:changes|revisions?) (?:are|were|is|was)? ?(?:needed|necessary|required|made)\b",
+    r"|^no (?:changes|revisions?) (?:are |were |is |was )?(?:needed|necessary|required|made)"
+    r"(?: to (?:the|my) (?:draft|answer|response))?\W*$",
     re.IGNORECASE,
 )
 _FENCED_WHOLE = re.compile(r"^```[\w-]*\n(.*)\n```$", re.DOTALL)

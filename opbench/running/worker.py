@@ -49,7 +49,11 @@ async def execute(
         embedder=prepared.study.embedder,
         embed=prepared.embedder.embed,
         on_progress=on_progress,
-        stats=lambda: dict(prepared.client.stats),
+        stats=lambda: {
+            "requests": prepared.client.stats.requests,
+            "retries": dict(prepared.client.stats.retries),
+            "waited_s": round(prepared.client.stats.waited_s, 1),
+        },
         worker=worker,
     )
 

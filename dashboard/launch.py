@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 import streamlit as st
-from pydantic import SecretStr
 
 import mitigations
-from opbench.benchmarks import files, load
+from dashboard.shared import parts, results, view, watching, wording
+from opbench.benchmarks import load
 from opbench.errors import OpbenchError
 from opbench.figures import theme
 from opbench.memories import memory_names
@@ -20,7 +20,6 @@ from opbench.running.prepare import prepare
 from opbench.running.quote import Quote, quote
 from opbench.study import Study, make_study
 from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES, Corpus
-from pages.shared import parts, results, view, watching, wording
 
 EMBEDDED = "smollm2-135m"
 DATA = {"auto": "benchmark data", "sample": "bundled sample"}
@@ -120,7 +119,14 @@ def ask_for_study(registry: Registry) -> tuple[Study, int]:
                 **SESSION,
             )
             fields["seed"] = st.number_input(
-                "Seed", min_value=0, value=0, step=1, key="seed", width=110, help="Which instances these are.", **SESSION
+                "Seed",
+                min_value=0,
+                value=0,
+                step=1,
+                key="seed",
+                width=110,
+                help="Which instances these are.",
+                **SESSION,
             )
     further, concurrency = ask_for_details(registry)
     chosen = {name: value for name, value in (fields | further).items() if value is not None}
@@ -139,28 +145,42 @@ def ask_for_details(registry: Registry) -> tuple[dict[str, Any], int]:
                 "temperature": st.number_input(
                     "Temperature", 0.0, 2.0, 0.0, 0.1, key="temperature", width=140, **SESSION
                 ),
-                "embedder": st.selectbox(
-                    "Embedder", list(registry.embedders), key="embedder", width=210, **SESSION
-                ),
+                "embedder": st.selectbox("Embedder", list(registry.embedders), key="embedder", width=210, **SESSION),
             }
             concurrency = int(
                 st.number_input(
-                    "Records at a time", 1, 256, 4, key="concurrency", width=150,
-                    help="Latencies are marked with it.", **SESSION,
+                    "Records at a time",
+                    1,
+                    256,
+                    watching.DEFAULT_CONCURRENCY,
+                    key="concurrency",
+                    width=150,
+                    help="Latencies are marked with it.",
+                    **SESSION,
                 )
             )
         fields["subtypes"] = st.multiselect(
-            "Subtypes and categories", [*OP_SUBTYPES, *LOCOMO_CATEGORIES.values()], placeholder="all", key="subtypes",
+            "Subtypes and categories",
+            [*OP_SUBTYPES, *LOCOMO_CATEGORIES.values()],
+            placeholder="all",
+            key="subtypes",
             **SESSION,
         )
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             fields["judge_pack"] = st.segmented_control(
-                "Judge prompts", ["auto", "own", "official"], default="auto", required=True, key="judge_pack",
+                "Judge prompts",
+                ["auto", "own", "official"],
+                default="auto",
+                required=True,
+                key="judge_pack",
                 help="official: those of the public repository, where fetched; own: this project's; auto: official "
-                "where present.", **SESSION,
+                "where present.",
+                **SESSION,
             )
             fields["adversarial"] = st.toggle(
-                "LoCoMo's adversarial questions", key="adversarial", help="The usual protocol leaves them out.",
+                "LoCoMo's adversarial questions",
+                key="adversarial",
+                help="The usual protocol leaves them out.",
                 **SESSION,
             )
             fields["latency_probe"] = st.toggle(
@@ -171,36 +191,34 @@ def ask_for_details(registry: Registry) -> tuple[dict[str, Any], int]:
 
 
 def say_what_data(corpus: Corpus, chosen: str) -> None:
-    counts = f"{len(corpus.op):,} OP-Bench instances and {len(corpus.locomo):,} LoCoMo questions of {len(corpus.users)} users."
+    sizes = len(corpus.op), len(corpus.locomo), len(corpus.users)
+    counts = "{:,} OP-Bench instances and {:,} LoCoMo questions of {} users.".format(*sizes)
     if chosen == "auto" and corpus.source == "sample":
         st.caption(f"No benchmark data here, so this is the bundled sample: {counts} `opbench data fetch` gets it.")
     else:
         st.caption(f"{counts}")
 
 
-def ask_for_keys(registry: Registry, names: list[str]) -> tuple[dict[str, SecretStr], list[str]]:
-    """Keys that the environment lacks, typed for this session; and the names of those still missing."""
-    keys: dict[str, SecretStr] = {}
-    missing = []
+def ask_for_keys(registry: Registry, names: list[str]) -> list[str]:
+    """Ask for the keys that the environment lacks; the variables that are still missing."""
     wanted: dict[str, list[str]] = {}
     for name in names:
-        variable = registry.models[name].key_env if name in registry.models else None
+        variable = registry.models[name].key_env
         if variable and not os.environ.get(variable):
             wanted.setdefault(variable, []).append(registry.models[name].label)
+    missing = []
     for variable, labels in wanted.items():
         typed = st.text_input(
             f"Key for {', '.join(labels)} ({variable})",
             type="password",
-            key=f"key-{variable}",
+            key=f"{watching.KEY_PREFIX}{variable}",
             autocomplete="off",
             help="Goes to the run's process and nowhere else: it isn't stored and isn't in the link. "
             f"To keep it, set {variable} before starting the app.",
         )
-        if typed:
-            keys[variable] = SecretStr(typed)
-        else:
+        if not typed:
             missing.append(variable)
-    return keys, missing
+    return missing
 
 
 def show_models(registry: Registry, names: list[str]) -> None:
@@ -215,61 +233,67 @@ def show_models(registry: Registry, names: list[str]) -> None:
 
 
 def show_quote(study: Study, estimate: Quote, concurrency: int) -> None:
-    with st.container(horizontal=True, key="quote"):
+    with st.container(horizontal=True, gap="medium", key="quote"):
         st.metric("Configurations", len(study.configurations()), width="content")
         st.metric(
             "Records to do", f"{estimate.to_do:,}", width="content", help=f"{estimate.finished:,} are done already."
         )
         st.metric(
-            "Model calls, at most", f"{estimate.calls:,}", width="content",
+            "Model calls, at most",
+            f"{estimate.calls:,}",
+            width="content",
             help=f"{estimate.calls_naive:,} without sharing of plain responses between post-processors.",
         )
         st.metric("Tokens in", f"{estimate.prompt_tokens:,}", width="content")
         st.metric("Tokens out", f"{estimate.completion_tokens:,}", width="content")
         st.metric("Cost", wording.dollars(estimate.cost_usd), width="content", help="By the registry's list prices.")
-        st.metric("Time", f"≈ {wording.duration(estimate.seconds)}", width="content", help=f"At {concurrency} at a time.")
+        st.metric(
+            "Time", f"≈ {wording.duration(estimate.seconds)}", width="content", help=f"At {concurrency} at a time."
+        )
     st.caption(f"An estimate: {parts.plain(estimate.basis)}.")
 
 
+def offer(study: Study, concurrency: int, missing_keys: list[str]) -> None:
+    """The quote, the button that starts, and the command that does the same."""
+    run_id, estimate = quoted(study, concurrency)
+    show_quote(study, estimate, concurrency)
+    known = results.statuses().get(run_id)
+    working = known is not None and known.working
+    if missing_keys:
+        st.info(f"Type a key first: {', '.join(missing_keys)}.", icon=":material/key:")
+    elif not estimate.to_do:
+        st.info(f"Nothing is left to do of this study: it is run `{run_id}`.", icon=":material/check_circle:")
+    elif working:
+        st.info(f"This study is being worked on: run `{run_id}`.", icon=":material/sync:")
+    with st.container(horizontal=True):
+        if st.button(
+            "Go on" if known is not None and estimate.finished else "Start",
+            key="start",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=bool(missing_keys) or not estimate.to_do or working,
+        ):
+            view.look_at(watching.start(study, concurrency))
+        if known is not None and st.button("Look at this run", key="look", icon=":material/visibility:"):
+            view.look_at(run_id)
+    st.caption("The same from the command line:")
+    st.code(command(study, concurrency), language="bash", wrap_lines=True)
+
+
 st.title("What will a study take, and how far is it?")
-registry = load_registry()
 looked_at = view.current().status
-watched = st.container(border=True) if looked_at is not None else None
+if looked_at is not None:
+    with st.container(border=True):
+        watching.panel(looked_at)
 
 st.header("New study")
-session_keys: dict[str, SecretStr] = {}
-records_at_a_time = 4
 try:
-    study, records_at_a_time = ask_for_study(registry)
-    asked = [*study.models, study.judge] if study.judge != "offline" else list(study.models)
-    show_models(registry, list(dict.fromkeys(asked)))
-    session_keys, missing_keys = ask_for_keys(registry, asked)
+    models = load_registry()
+    study, concurrency = ask_for_study(models)
+    asked = list(dict.fromkeys((*study.models, *([study.judge] if study.judge in models.models else []))))
+    show_models(models, asked)
+    missing = ask_for_keys(models, asked)
     with st.container(border=True):
-        run_id, estimate = quoted(study, records_at_a_time)
-        show_quote(study, estimate, records_at_a_time)
-        running = (known := results.statuses().get(run_id)) is not None and known.working
-        if missing_keys:
-            st.info(f"Type a key first: {', '.join(missing_keys)}.", icon=":material/key:")
-        elif not estimate.to_do:
-            st.info(f"Nothing is left to do of this study: it is run `{run_id}`.", icon=":material/check_circle:")
-        elif running:
-            st.info(f"This study is being worked on: run `{run_id}`.", icon=":material/sync:")
-        with st.container(horizontal=True):
-            if st.button(
-                "Go on" if known is not None and estimate.finished else "Start",
-                key="start",
-                type="primary",
-                icon=":material/play_arrow:",
-                disabled=bool(missing_keys) or not estimate.to_do or running,
-            ):
-                view.look_at(watching.start(study, records_at_a_time, session_keys))
-            if known is not None and st.button("Look at this run", key="look", icon=":material/visibility:"):
-                view.look_at(run_id)
-        st.caption("The same from the command line:")
-        st.code(command(study, records_at_a_time), language="bash", wrap_lines=True)
+        offer(study, concurrency, missing)
 except OpbenchError as error:
     st.error(parts.plain(str(error)), icon=":material/error:")
-
-if watched is not None and looked_at is not None:
-    with watched:
-        watching.panel(looked_at, records_at_a_time, session_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,9 +13,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from opbench.figures import theme
+from opbench.judges import offline
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
-from pages.shared import judging
 
 PAPER = "OP-Bench, arXiv 2601.13722"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@^=])")
@@ -107,7 +108,18 @@ def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
             st.badge("not comparable with the paper", icon=":material/warning:", color="orange")
     if not data.comparable:
         with st.expander(f"Judge “{plain(data.study.judge)}”: why not comparable, and how it scores"):
-            st.markdown(judging.explain(data))
+            st.markdown(_how_it_scores(data.study.judge))
+
+
+def _how_it_scores(judge: str) -> str:
+    """Markdown: the judge's definition where it is ours."""
+    if judge != "offline":
+        return "The judge itself says that its numbers can't stand beside the paper's, which are GPT-4o-mini's."
+    return (
+        "The paper's numbers are GPT-4o-mini's judgements; these come from rules over the wording of a response. "
+        "They tell configurations of one run apart, and nothing else. "
+        f"Repetition is scored as in the paper, with another embedder.\n\n{inspect.getdoc(offline)}"
+    )
 
 
 def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:

@@ -1,32 +1,35 @@
 """The trade-off of the paper's figure 6: what a post-processor does to OP-Bench and, at the same time, to LoCoMo."""
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
+from dashboard.shared import parts, results, view
 from opbench.analysis import published
 from opbench.analysis.tradeoff import UNITS
 from opbench.figures import theme
 from opbench.figures.tradeoff import tradeoff_heatmap
-from pages.shared import parts, results, view
+from opbench.store.reading import RunStatus
 
 
 def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
     """Figure and table side by side, with the same numbers."""
-    picture, numbers = st.columns([6, 5], gap="medium")
+    picture, numbers = st.columns([10, 11], gap="small")
     with picture:
         figure = tradeoff_heatmap(frame, unit, mark, "Change by post-processor")
         parts.chart(figure, name, "Change on OP-Bench over change on LoCoMo; the table holds the same numbers")
     shown = parts.named(frame).assign(
-        op_of=[theme.scored(*each) for each in zip(frame["op_n"], frame["op_n_planned"], strict=True)],
-        locomo_of=[theme.scored(*each) for each in zip(frame["locomo_n"], frame["locomo_n_planned"], strict=True)],
+        op_of=[f"{n:.0f} of {of:.0f}" for n, of in zip(frame["op_n"], frame["op_n_planned"], strict=True)],
+        locomo_of=[f"{n:.0f} of {of:.0f}" for n, of in zip(frame["locomo_n"], frame["locomo_n_planned"], strict=True)],
     )
-    columns = {
-        "memory": "memory",
-        "mitigation": "post-processor",
-        "op_change": st.column_config.NumberColumn("OP-Bench", format="%+.1f", help=f"Change in {unit}"),
-        "op_of": st.column_config.TextColumn("n", help="Paired instances of those planned"),
-        "locomo_change": st.column_config.NumberColumn("LoCoMo", format="%+.1f", help=f"Change in {unit}"),
-        "locomo_of": st.column_config.TextColumn("n ", help="Paired questions of those planned"),
+    columns: dict[str, Any] = {
+        "memory": st.column_config.TextColumn("memory", width=60),
+        "mitigation": st.column_config.TextColumn("post-processor", width=100),
+        "op_change": st.column_config.NumberColumn("OP-Bench", format="%+.1f", help=f"Change in {unit}", width=75),
+        "op_of": st.column_config.TextColumn("n", help="Paired instances of those planned", width=65),
+        "locomo_change": st.column_config.NumberColumn("LoCoMo", format="%+.1f", help=f"Change in {unit}", width=70),
+        "locomo_of": st.column_config.TextColumn("n ", help="Paired questions of those planned", width=65),
     }
     if frame["model"].nunique() > 1:
         columns = {"model": "model"} | columns
@@ -45,9 +48,7 @@ def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
 
 def show_published() -> None:
     parts.published_marks()
-    show_changes(
-        published.tradeoff(), published.UNIT_NOT_TOLD, theme.provenance(published=True), "trade-off-published"
-    )
+    show_changes(published.tradeoff(), published.UNIT_NOT_TOLD, theme.provenance(published=True), "trade-off-published")
     st.caption(
         "GPT-4o-mini, as printed: the averaging rule and the speakers can't be chosen for published changes. "
         "Choose a run under “Results of” to see measured ones."
@@ -59,7 +60,7 @@ def show_published() -> None:
     )
 
 
-def show_run(current: view.View, status: results.RunStatus) -> None:
+def show_run(current: view.View, status: RunStatus) -> None:
     seen = results.stamp(status)
     data = results.run_data(status.run_id, seen)
     first = ["first speakers only"] if current.first_only else []
@@ -82,11 +83,11 @@ def show_run(current: view.View, status: results.RunStatus) -> None:
             "on a memory system other than BASE.",
             icon=":material/info:",
         )
-        st.page_link("pages/launch.py", label="To the Launch page", icon=":material/play_circle:")
+        st.page_link("dashboard/launch.py", label="To the Launch page", icon=":material/play_circle:")
     elif frame[["op_change", "locomo_change"]].isna().all(axis=None):
         reasons = sorted({*frame["op_note"], *frame["locomo_note"]} - {""})
         st.info(f"Nothing can be compared yet: {parts.plain('; '.join(reasons))}.", icon=":material/hourglass_empty:")
-        st.page_link("pages/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        st.page_link("dashboard/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_changes(frame, UNITS[kind], mark, "trade-off")

@@ -1,20 +1,22 @@
-"""A run at work: how far it is, its steering, its failures. All of it is read from the store, so it outlives a reload."""
+"""A run at work: how far it is, its steering, its failures: read from the store, so that it outlives a reload."""
 
 from __future__ import annotations
 
 import time
 
-import pandas as pd
 import streamlit as st
 from pydantic import SecretStr
 
+from dashboard.shared import parts, results, view, wording
 from opbench.running.launch import command, launch, log_file
 from opbench.store import reading
 from opbench.store.reading import RunStatus
 from opbench.store.writing import set_request
 from opbench.study import Study
-from pages.shared import parts, results, view, wording
 
+#: Session state of the password inputs, by environment variable.
+KEY_PREFIX = "key-"
+DEFAULT_CONCURRENCY = 4
 _EVERY_S = 2
 #: A process that was just started says nothing for as long as it loads its parts.
 _STARTING_S = 60
@@ -22,32 +24,41 @@ _LOG_LINES = 12
 _LOG_BYTES = 20_000
 
 
-def start(study: Study, concurrency: int, keys: dict[str, SecretStr]) -> str:
-    """Start or resume a study in a process of its own; the run's id.
+def start(study: Study, concurrency: int) -> str:
+    """Start or resume a study in a process of its own, with the keys that were typed; the run's id.
 
     Raises:
         UsageError, DataError: the study can't be run.
     """
-    launched = launch(results.opened().store, study, concurrency=concurrency, keys=keys)
+    launched = launch(results.opened().store, study, concurrency=concurrency, keys=_typed_keys())
     st.session_state.setdefault("started", {})[launched.run_id] = time.time()
     return launched.run_id
 
 
-def panel(status: RunStatus, concurrency: int, keys: dict[str, SecretStr]) -> None:
+def _typed_keys() -> dict[str, SecretStr]:
+    state = {str(name): value for name, value in st.session_state.items()}
+    return {
+        name.removeprefix(KEY_PREFIX): SecretStr(value)
+        for name, value in state.items()
+        if name.startswith(KEY_PREFIX) and value
+    }
+
+
+def panel(status: RunStatus) -> None:
     """The run's progress, renewed every two seconds until it is complete."""
     over = status.complete and not status.working
     live = st.fragment(_panel, run_every=None if status.recorded or over else _EVERY_S)
-    live(status.run_id, concurrency, keys)
+    live(status.run_id)
     with st.container(horizontal=True):
         for page, label in (("trade_off", "Trade-off"), ("oracle_gap", "Oracle gap"), ("latency", "Latency")):
-            st.page_link(f"pages/{page}.py", label=f"See the {label.lower()}", icon=":material/arrow_forward:")
+            st.page_link(f"dashboard/{page}.py", label=f"See the {label.lower()}", icon=":material/arrow_forward:")
     _failures(status)
     study, _ = reading.run_study(results.opened().store, status.run_id)
     with st.expander("The same from the command line", icon=":material/terminal:"):
         st.code(command(study, status.worker.get("concurrency")), language="bash", wrap_lines=True)
 
 
-def _panel(run_id: str, concurrency: int, keys: dict[str, SecretStr]) -> None:
+def _panel(run_id: str) -> None:
     store = results.opened().store
     status = reading.run_status(store, run_id)
     was = st.session_state.get("seen_working", {}).get(run_id)
@@ -59,10 +70,8 @@ def _panel(run_id: str, concurrency: int, keys: dict[str, SecretStr]) -> None:
     state, icon = _state(status)
     st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}")
     finished = status.done + status.errors
-    st.progress(
-        min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records"
-    )
-    with st.container(horizontal=True):
+    st.progress(min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records")
+    with st.container(horizontal=True, gap="medium"):
         st.metric("Done", f"{status.done:,}", width="content")
         st.metric("Failed", f"{status.errors:,}", width="content")
         st.metric("Waiting", f"{status.waiting:,}", width="content")
@@ -73,7 +82,7 @@ def _panel(run_id: str, concurrency: int, keys: dict[str, SecretStr]) -> None:
             reused, made = status.worker["stats"].get("calls_reused", 0), status.worker["stats"].get("calls_made", 0)
             st.metric("Calls made", f"{made:,}", width="content", help="Since this process started")
             st.metric("Calls reused", f"{reused:,}", width="content", help="Answered from the call store, unpaid")
-    _steering(status, concurrency, keys)
+    _steering(status)
     for kind, count in status.error_kinds.items():
         st.badge(f"{count:,} × {parts.plain(kind)}", color="red", icon=":material/error:")
     if not status.working and not status.recorded and status.waiting and not _starting(status):
@@ -115,36 +124,50 @@ def _starting(status: RunStatus) -> bool:
     return not status.working and not status.complete and time.time() - started < _STARTING_S
 
 
-def _steering(status: RunStatus, concurrency: int, keys: dict[str, SecretStr]) -> None:
+def _steering(status: RunStatus) -> None:
     store, run_id = results.opened().store, status.run_id
     if status.recorded or (status.complete and not status.working):
         return
     with st.container(horizontal=True):
         if status.working and status.request == "go":
             st.button(
-                "Pause", key="pause", icon=":material/pause:", on_click=set_request, args=(store, run_id, "pause"),
+                "Pause",
+                key="pause",
+                icon=":material/pause:",
+                on_click=set_request,
+                args=(store, run_id, "pause"),
                 help="Takes up nothing new; the process stays.",
             )
         if status.working and status.request == "pause":
             st.button(
-                "Go on", key="go", type="primary", icon=":material/play_arrow:",
-                on_click=set_request, args=(store, run_id, "go"),
+                "Go on",
+                key="go",
+                type="primary",
+                icon=":material/play_arrow:",
+                on_click=set_request,
+                args=(store, run_id, "go"),
             )
         if status.working and status.request != "stop":
             st.button(
-                "Stop", key="stop", icon=":material/stop:", on_click=set_request, args=(store, run_id, "stop"),
+                "Stop",
+                key="stop",
+                icon=":material/stop:",
+                on_click=set_request,
+                args=(store, run_id, "stop"),
                 help="Finishes what is in flight and ends the process; go on at any time.",
             )
         again = "Try the failed ones again" if not status.waiting else "Go on"
-        if not status.working and not _starting(status) and st.button(
-            again, key="resume", type="primary", icon=":material/play_arrow:"
+        if (
+            not status.working
+            and not _starting(status)
+            and st.button(again, key="resume", type="primary", icon=":material/play_arrow:")
         ):
-            _resume(status, concurrency, keys)
+            _resume(status)
 
 
-def _resume(status: RunStatus, concurrency: int, keys: dict[str, SecretStr]) -> None:
+def _resume(status: RunStatus) -> None:
     study, _ = reading.run_study(results.opened().store, status.run_id)
-    run_id = start(study, concurrency, keys)
+    run_id = start(study, int(st.session_state.get("concurrency", DEFAULT_CONCURRENCY)))
     if run_id != status.run_id:
         st.session_state["notices"] = [
             f"Data, prompts or models have changed since run {status.run_id} began: this is a new run, {run_id}."
@@ -177,8 +200,4 @@ def _failures(status: RunStatus) -> None:
             "kind": st.column_config.TextColumn("kind", help="Kind of error, or the metric that is missing"),
             "reason": st.column_config.TextColumn("reason", width="large"),
         }
-        parts.table(_shown(frame), columns, "failures", frame)
-
-
-def _shown(frame: pd.DataFrame) -> pd.DataFrame:
-    return parts.named(frame)
+        parts.table(parts.named(frame), columns, "failures", frame)

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.shared import results
+from dashboard.shared.parts import plain
 from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunStatus, find_run
-from pages.shared import results
-from pages.shared.parts import plain
 
 PUBLISHED = "published"
 _RUN, _RULE, _FIRST = "run", "rule", "first"
@@ -68,9 +68,7 @@ def _draw_sidebar() -> None:
     _follow_link(runs)
     labels = {PUBLISHED: "Published figures (the paper)"} | {key: describe(run) for key, run in runs.items()}
     with st.sidebar:
-        chosen = st.selectbox(
-            "Results of", list(labels), format_func=labels.__getitem__, key="chosen_run", persist_state="session"
-        )
+        chosen = st.selectbox("Results of", list(labels), format_func=labels.__getitem__, key="chosen_run")
         st.radio(
             "Averaging rule",
             RULES,
@@ -108,8 +106,7 @@ def _follow_link(runs: dict[str, RunStatus]) -> None:
             try:
                 state["chosen_run"] = find_run(results.opened().store, wanted)
             except UsageError as error:
-                known = "" if runs else " Start one on the Launch page."
-                notices.append(f"The link's run can't be shown, here are the published figures: {error}{known}"[:400])
+                notices.append(f"The link's run can't be shown, here are the published figures: {error}"[:400])
         state["notices"] = notices
     elif notices:
         state["notices"] = notices

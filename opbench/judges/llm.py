@@ -1,0 +1,101 @@
+"""The LLM judge (paper, section 3.2 and appendix A.4): one call a record at temperature 0, prompts from a pack.
+
+One call each for irrelevance (fully irrelevant, baiting) and the three sycophancy levels, and one for LoCoMo's
+`correct`. An empty response is missing without a call; a call that fails or a reply without one clear score is
+missing with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opbench.errors import ModelError
+from opbench.judges.base import Evidence
+from opbench.judges.locomo import locomo_scores
+from opbench.judges.packs import PromptPack
+from opbench.judges.parsing import parse_score, parse_verdict
+from opbench.types import ChatRequest, ChatResult, Complete, Message, Score
+
+VERSION = "1"
+"""Raised when the same replies would get other scores."""
+PAPER_JUDGE = "gpt-4o-mini"
+_MAX_TOKENS = 1024
+_PROMPT_OF = {
+    "fully-irrelevant": "irrelevance",
+    "baiting": "irrelevance",
+    "fact": "fact",
+    "value": "value",
+    "memory": "memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LLMJudge:
+    """Judges with the model `model` of the registry and the prompts of `pack`."""
+
+    model: str
+    pack: PromptPack
+
+    @property
+    def name(self) -> str:
+        return self.model
+
+    @property
+    def comparable(self) -> bool:
+        """True for the paper's judge with the public prompts: other models and prompts grade by other measures."""
+        return self.pack.name == "official" and self.model == PAPER_JUDGE
+
+    def provenance(self) -> dict[str, str]:
+        return {"judge": self.model, "pack": self.pack.name, "prompts_sha256": self.pack.sha256, "version": VERSION}
+
+    async def score(self, evidence: Evidence, complete: Complete) -> list[Score]:
+        """OP-Bench: one `score` (none for repetition). LoCoMo: the rule-based metrics and `correct`."""
+        instance = evidence.instance
+        if instance.benchmark == "locomo":
+            scores = locomo_scores(instance, evidence.response, evidence.finish_reason)
+            if instance.subtype != "adversarial":
+                scores.append(await self._ask("locomo", "correct", evidence, complete))
+            return scores
+        if instance.subtype == "repetition":
+            return []
+        return [await self._ask(_PROMPT_OF[instance.subtype], "score", evidence, complete)]
+
+    async def _ask(self, prompt: str, metric: str, evidence: Evidence, complete: Complete) -> Score:
+        if not evidence.answer:
+            return Score(metric, None, evidence.no_answer)
+        instance = evidence.instance
+        text = self.pack.fill(
+            prompt,
+            {
+                "question": instance.question,
+                "response": evidence.answer,
+                "context": _lines(evidence.context),
+                "facts": _lines(evidence.own_facts),
+                "profile": evidence.profile,
+                "gold": instance.answer or "",
+                "explanation": instance.explanation or "",
+            },
+        )
+        try:
+            result = await complete(ChatRequest(self.model, (Message("user", text),), 0.0, _MAX_TOKENS))
+        except ModelError as error:
+            return Score(
+                metric, None, f"judge: {error.kind}: {error}", details={"transport": 1.0, "kind": str(error.kind)}
+            )
+        return _read(metric, result)
+
+
+def _read(metric: str, result: ChatResult) -> Score:
+    """The score in the judge's reply, or missing with what was wrong with it."""
+    verdict = parse_verdict(result.text) if metric == "correct" else None
+    value = (None if verdict is None else float(verdict)) if metric == "correct" else parse_score(result.text)
+    if value is not None:
+        return Score(metric, value, raw=result.text)
+    what = "verdict" if metric == "correct" else "score"
+    cut = ", cut off at the token limit" if result.finish_reason == "length" else ""
+    state = "the reply is empty" if not result.text.strip() else f"no clear {what} in the reply"
+    return Score(metric, None, f"judge: {state}{cut}", raw=result.text)
+
+
+def _lines(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {text}" for text in texts) or "(nothing)"

@@ -1,0 +1,113 @@
+"""LoCoMo's metrics that need no judge: token F1, BLEU-1, ROUGE-L, and the rule for adversarial questions.
+
+F1 follows LoCoMo's official evaluation: lower case, punctuation and `a an the and` dropped, Porter stems; for
+multi-hop questions gold answer and response are split at commas, and the mean over gold items of the best match
+counts; of an open-domain gold answer the part before the first semicolon counts. Two things are added: dates written
+in different ways are made equal (`dates.py`, for all three metrics), and the words zero to twelve equal their digits
+(F1 alone). BLEU-1 is nltk's, smoothed by its method 1; ROUGE-L is the F-measure of rouge-score with stemming.
+
+Adversarial questions have no answer in the conversation: `correct` is 1 when the response says so, and the overlap
+metrics have no meaning and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from functools import lru_cache
+
+from nltk.stem import PorterStemmer
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+from rouge_score.rouge_scorer import RougeScorer
+
+from opbench.judges.dates import canonical_dates
+from opbench.judges.text import plain, strip_thinking
+from opbench.types import Instance, Score
+
+_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_DIGITS)}
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "–—…")
+_STEMMER = PorterStemmer()
+_ROUGE = RougeScorer(["rougeL"], use_stemmer=True)
+_SMOOTHING = SmoothingFunction().method1
+_NOT_THERE = re.compile(
+    r"\bnot (?:explicitly |specifically |directly )?"
+    r"(?:mention|specif|stat(?:e|ed)\b|discuss|available|provid|record|disclos|indicat|given\b|known\b)"
+    r"|(?:\b(?:never|not)|n't) (?:been )?(?:explicitly |specifically |directly |ever )?"
+    r"(?:mention|specif|stat(?:e|ed)\b|discuss|say\b|said\b|provid|indicat|contain|include)"
+    r"|\bno (?:relevant |specific |such |further )?"
+    r"(?:information|mention|record|details?|evidence|memory|memories|data)\b"
+    r"|(?:\bnot|n't) have (?:any |enough |the |that |a )?(?:information|record|memor|details?|access|context|data)"
+    r"|\b(?:i|we) (?:do not|don't) (?:know|recall|remember|see|find)\b|\bunanswerable\b|^\W*unknown\W*$"
+    r"|\b(?:can't|cannot|can not|could not|couldn't|unable to) (?:be )?(?:determin|answer|find|tell|say|confirm|infer)",
+    re.IGNORECASE,
+)
+
+
+def locomo_scores(instance: Instance, response: str, finish_reason: str | None = None) -> list[Score]:
+    """`f1`, `bleu1` and `rougeL` (0 to 1) of a LoCoMo response, or `correct` (0 or 1) for an adversarial question.
+
+    Thinking blocks are taken off first. An empty response or a question without gold answer is missing, with reason.
+    """
+    answer = strip_thinking(response)
+    metrics = ("correct",) if instance.subtype == "adversarial" else ("f1", "bleu1", "rougeL")
+    if not answer:
+        why = "only a thinking block" if response.strip() else finish_reason
+        reason = "empty response" + (f" ({why})" if why not in (None, "stop") else "")
+        return [Score(metric, None, reason) for metric in metrics]
+    if instance.subtype == "adversarial":
+        return [Score("correct", float(says_not_there(answer)))]
+    if not instance.answer:
+        return [Score(metric, None, "no gold answer") for metric in metrics]
+    gold = instance.answer.split(";")[0].strip() if instance.subtype == "open-domain" else instance.answer
+    f1 = list_f1(answer, gold) if instance.subtype == "multi-hop" else token_f1(answer, gold)
+    return [Score("f1", f1), Score("bleu1", bleu1(answer, gold)), Score("rougeL", rouge_l(answer, gold))]
+
+
+def token_f1(response: str, gold: str) -> float:
+    """F1 over the multisets of normalised tokens; 0 when nothing is shared or one side has no token."""
+    said, wanted = Counter(_tokens(response)), Counter(_tokens(gold))
+    shared = (said & wanted).total()
+    return 2 * shared / (said.total() + wanted.total()) if shared else 0.0
+
+
+def list_f1(response: str, gold: str) -> float:
+    """Mean over the gold answer's comma-separated items of the best token F1 with an item of the response."""
+    said = canonical_dates(plain(response)).split(",")
+    wanted = [item for item in canonical_dates(plain(gold)).split(",") if item.strip()]
+    return sum(max(token_f1(item, want) for item in said) for want in wanted) / len(wanted) if wanted else 0.0
+
+
+def bleu1(response: str, gold: str) -> float:
+    """Unigram BLEU with brevity penalty."""
+    said, wanted = _words(response), _words(gold)
+    if not said or not wanted:
+        return 0.0
+    return float(sentence_bleu([wanted], said, weights=(1, 0, 0, 0), smoothing_function=_SMOOTHING))
+
+
+def rouge_l(response: str, gold: str) -> float:
+    """F-measure of the longest common subsequence of stemmed words."""
+    pair = (canonical_dates(plain(gold)), canonical_dates(plain(response)))
+    return float(_ROUGE.score(*pair)["rougeL"].fmeasure)
+
+
+def says_not_there(response: str) -> bool:
+    """Whether the response says that what was asked is not mentioned or not known."""
+    return bool(_NOT_THERE.search(plain(response)))
+
+
+def _tokens(text: str) -> list[str]:
+    text = re.sub(r"(?<=\d)[-–/](?=\d)", " ", canonical_dates(plain(text)).lower())
+    words = text.translate(_PUNCTUATION).split()
+    return [_stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and")]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+(?:'[^\W_]+)?", canonical_dates(plain(text)).lower())
+
+
+@lru_cache(maxsize=50_000)
+def _stem(word: str) -> str:
+    return str(_STEMMER.stem(word))

@@ -1,0 +1,282 @@
+"""The one client through which every model and embedder is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+import numpy as np
+import openai
+from pydantic import SecretStr
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from opbench.errors import ModelError, ModelErrorKind
+from opbench.models.embedded import EmbeddedServer
+from opbench.models.embeddings import Vectors
+from opbench.models.failures import Failure, explain, from_exception, scrub
+from opbench.models.registry import ModelSpec, Registry, Spec
+from opbench.models.replies import chat_result, decode, vectors
+from opbench.types import ChatRequest, ChatResult
+
+T = TypeVar("T")
+OnRetry = Callable[[str, ModelErrorKind, float], None]
+"""Called before each wait with the model's name, what went wrong, and the seconds of waiting."""
+
+
+@dataclass(slots=True)
+class ClientStats:
+    """What this client has sent so far, for progress displays and provenance."""
+
+    requests: int = 0
+    """Requests sent, failed ones and repeated ones included."""
+    retries: Counter[ModelErrorKind] = field(default_factory=Counter)
+    """Attempts that were followed by another, by what was wrong with them."""
+    waited_s: float = 0.0
+    """Seconds between attempts, summed over requests."""
+    answered_as: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By registry name: the model names that replies carried. Another name than the asked one may be another model."""
+
+
+class ModelClient:
+    """Asks models and embedders, and tries again where that can help.
+
+    `keys` override environment variables of the same name and live in memory only. Belongs to one event loop; close
+    it with `aclose` or use it as an async context manager: the embedded server stops with its last user.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        keys: Mapping[str, SecretStr] | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        self.registry = registry
+        self.stats = ClientStats()
+        self._keys = dict(keys or {})
+        self._on_retry = on_retry
+        self._embedded = EmbeddedServer()
+        self._open: dict[str, openai.AsyncOpenAI] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._places: dict[str, asyncio.Semaphore] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections and give the embedded server back."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, self._embedded.close)
+            for connection in self._open.values():
+                stack.push_async_callback(connection.close)
+            self._open.clear()
+
+    async def complete(self, request: ChatRequest) -> ChatResult:
+        """The model's answer. A blank one is an answer: `text` is then `""`, and `finish_reason` says more.
+
+        Raises UsageError for an unknown model, ModelError when it failed for good.
+        """
+        spec = self.registry.model(request.model)
+        body = _chat_body(spec, request)
+
+        async def ask(connection: openai.AsyncOpenAI) -> ChatResult:
+            began = time.perf_counter()
+            reply = await connection.chat.completions.with_raw_response.create(**body)
+            data = decode(reply.text, reply.headers)
+            duration_ms = (time.perf_counter() - began) * 1000
+            if isinstance(data.get("model"), str):
+                self.stats.answered_as[spec.name].add(data["model"])
+            return chat_result(data, duration_ms)
+
+        result, attempts = await self._persist(spec, ask)
+        return ChatResult(
+            result.text,
+            result.finish_reason,
+            result.prompt_tokens,
+            result.completion_tokens,
+            result.duration_ms,
+            attempts,
+        )
+
+    async def embed(self, name: str, texts: Sequence[str]) -> Vectors:
+        """Vectors from an endpoint: float32 (n, d), rows L2-normalised, in the texts' order; (0, 0) for no texts.
+
+        Raises UsageError for an unknown embedder, ModelError when it failed for good.
+        """
+        spec = self.registry.embedder(name)
+        parts = []
+        for start in range(0, len(texts), spec.batch):
+            batch = list(texts[start : start + spec.batch])
+
+            async def ask(connection: openai.AsyncOpenAI, batch: list[str] = batch) -> Vectors:
+                reply = await connection.embeddings.with_raw_response.create(
+                    model=spec.served, input=batch, encoding_format="float", extra_body=spec.extra_body or None
+                )
+                return vectors(decode(reply.text, reply.headers), len(batch))
+
+            parts.append((await self._persist(spec, ask))[0])
+        return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
+
+    async def served_models(self, name: str, timeout_s: float) -> list[dict[str, Any]]:
+        """What the endpoint of the model or embedder `name` lists as its models; asked once, without retries.
+
+        Raises ModelError.
+        """
+        spec = self.registry.models.get(name) or self.registry.embedder(name)
+
+        async def ask(connection: openai.AsyncOpenAI) -> list[dict[str, Any]]:
+            reply = await connection.models.with_raw_response.list()
+            listed = decode(reply.text, reply.headers).get("data")
+            if not isinstance(listed, list):
+                raise Failure("bad_reply", "a list of models without data")
+            return [entry for entry in listed if isinstance(entry, dict)]
+
+        return (await self._persist(spec.model_copy(update={"attempts": 1, "timeout_s": timeout_s}), ask))[0]
+
+    async def _persist(self, spec: Spec, ask: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> tuple[T, int]:
+        """(answer, attempts): `ask` until it succeeds or can't."""
+        key = self._key(spec)
+        place = self._places.setdefault(_id(spec), asyncio.Semaphore(spec.concurrency))
+        sent = 0
+
+        async def attempt() -> T:
+            nonlocal sent
+            async with place:
+                sent += 1
+                self.stats.requests += 1
+                try:
+                    # The HTTP client's own limits are for each piece of an answer; a slow drip would pass them.
+                    async with asyncio.timeout(spec.timeout_s if spec.kind == "endpoint" else None) as limit:
+                        connection = await self._connection(spec, key)
+                        if spec.kind == "embedded":
+                            # Its start isn't part of the first answer's time.
+                            limit.reschedule(asyncio.get_running_loop().time() + spec.timeout_s)
+                        return await ask(connection)
+                except Failure:
+                    raise
+                except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
+                    raise from_exception(error) from error
+
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(spec.attempts),
+            wait=_Wait(spec),
+            retry=retry_if_exception(lambda error: isinstance(error, Failure) and error.retried),
+            before_sleep=partial(self._before_sleep, spec),
+            reraise=True,
+        )
+        try:
+            return await retrying(attempt), sent
+        except Failure as failure:
+            message = scrub(explain(spec, failure, sent), key)
+            raise ModelError(message, kind=failure.kind, model=spec.name, attempts=sent) from None
+
+    async def _before_sleep(self, spec: Spec, state: RetryCallState) -> None:
+        failure = state.outcome.exception() if state.outcome else None
+        assert isinstance(failure, Failure)
+        wait_s = state.upcoming_sleep
+        self.stats.retries[failure.kind] += 1
+        self.stats.waited_s += wait_s
+        if spec.kind == "embedded" and failure.kind == "connection":
+            await self._forget(_id(spec))
+        if self._on_retry is not None:
+            self._on_retry(spec.name, failure.kind, wait_s)
+
+    def _key(self, spec: Spec) -> str | None:
+        if spec.key_env is None:
+            return None
+        held = self._keys.get(spec.key_env)
+        key = (held.get_secret_value() if held else os.environ.get(spec.key_env, "")).strip()
+        if not key:
+            raise ModelError(
+                f"{spec.name}: no key. Set {spec.key_env} (environment) and try again.",
+                kind="auth",
+                model=spec.name,
+                attempts=0,
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError(
+                f"{spec.name}: the key in {spec.key_env} holds characters that no key has. Set it again.",
+                kind="auth",
+                model=spec.name,
+                attempts=0,
+            )
+        return key
+
+    async def _connection(self, spec: Spec, key: str | None) -> openai.AsyncOpenAI:
+        place = _id(spec)
+        async with self._locks[place]:
+            if place not in self._open:
+                base_url = spec.base_url
+                if spec.kind == "embedded":
+                    address = await asyncio.to_thread(self._embedded.ensure)
+                    base_url, key = address.base_url, address.key
+                # The whole request's limit is kept by `_persist`.
+                timeout = httpx2.Timeout(None, connect=spec.connect_timeout_s)
+                self._open[place] = openai.AsyncOpenAI(
+                    api_key=key or "none",
+                    base_url=base_url,
+                    max_retries=0,
+                    timeout=timeout,
+                    # A proxy from the environment never stands between us and this machine.
+                    http_client=openai.DefaultAsyncHttpxClient(timeout=timeout, trust_env=not spec.local),
+                )
+            return self._open[place]
+
+    async def _forget(self, place: str) -> None:
+        """Drop the connection, so that the embedded server is looked for, or started, again."""
+        async with self._locks[place]:
+            connection = self._open.pop(place, None)
+        if connection is not None:
+            await connection.close()
+
+
+def _id(spec: Spec) -> str:
+    """A model and an embedder may have the same name."""
+    return f"{type(spec).__name__} {spec.name}"
+
+
+class _Wait:
+    """Exponential with jitter; at least what the endpoint asks for, never more than the model's `max_wait_s`."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._most = spec.max_wait_s
+        self._backoff = wait_exponential_jitter(
+            multiplier=spec.first_wait_s, max=spec.max_wait_s, jitter=spec.first_wait_s
+        )
+
+    def __call__(self, state: RetryCallState) -> float:
+        failure = state.outcome.exception() if state.outcome else None
+        asked = failure.wait_s if isinstance(failure, Failure) else None
+        if asked is None:
+            return self._backoff(state)
+        # A little more than asked for: those who were refused together shouldn't come back together.
+        return min(asked + random.uniform(0, min(1.0, asked / 4)), self._most)
+
+
+def _chat_body(spec: ModelSpec, request: ChatRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": spec.served if spec.kind == "endpoint" else spec.name,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "temperature": request.temperature,
+        spec.limit_parameter: request.max_tokens,
+    }
+    if request.temperature > 0:
+        body["seed"] = request.repeat
+    if spec.extra_body:
+        body["extra_body"] = spec.extra_body
+    return body

@@ -1,0 +1,80 @@
+"""From the body of a successful response to our values, trusting nothing in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opbench.models.embeddings import Vectors
+from opbench.models.failures import Failure, from_status
+from opbench.types import ChatResult
+
+
+def decode(text: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """The reply's JSON object. Raises Failure, also for an error that came with status 200, as some routers send it."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        kind = headers.get("content-type", "no content type")
+        raise Failure("bad_reply", f"no JSON but {len(text)} characters of {kind}") from error
+    if not isinstance(data, dict):
+        raise Failure("bad_reply", f"JSON of type {type(data).__name__}")
+    error_body = data.get("error")
+    if isinstance(error_body, dict) and not data.get("choices"):
+        code = error_body.get("code")
+        raise from_status(code if isinstance(code, int) and 400 <= code < 600 else 502, data, headers)
+    return data
+
+
+def chat_result(data: dict[str, Any], duration_ms: float) -> ChatResult:
+    """The chat answer in a reply's JSON. Raises Failure when there is none, or when a filter cut it."""
+    choices = data.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise Failure("bad_reply", "a reply without choices")
+    finish = choice.get("finish_reason")
+    if finish == "content_filter":
+        raise Failure("content_filter", "finish_reason content_filter")
+    usage = data.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    return ChatResult(
+        text=_text(message),
+        finish_reason=finish if isinstance(finish, str) else None,
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        duration_ms=duration_ms,
+    )
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(part for part in parts if isinstance(part, str))
+    if isinstance(content, str):
+        return content
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def vectors(data: dict[str, Any], n: int) -> Vectors:
+    """Rows in the texts' order, each of length 1. Raises Failure when rows are missing, ragged, or no vectors."""
+    try:
+        rows = sorted(data["data"], key=lambda row: int(row["index"]))
+        matrix = np.asarray([row["embedding"] for row in rows], dtype=np.float32)
+    except (LookupError, TypeError, ValueError) as error:
+        raise Failure("bad_reply", f"embeddings that can't be read ({type(error).__name__})") from error
+    if [int(row["index"]) for row in rows] != list(range(n)) or matrix.ndim != 2:
+        raise Failure("bad_reply", f"{len(rows)} embeddings for {n} texts")
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise Failure("bad_reply", "an embedding of length 0 or without a finite length")
+    return np.asarray(matrix / lengths, dtype=np.float32)

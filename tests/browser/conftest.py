@@ -1,0 +1,171 @@
+"""The real app in a real browser: Streamlit on a free port with a store of its own, Chromium driven by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from opbench.settings import ROOT
+from opbench.store.database import Store, open_store
+
+SCREENSHOTS = os.environ.get("OPBENCH_SCREENSHOTS")
+"""A folder: where it is set, the tests leave pictures of the pages in it."""
+
+_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_WAIT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running app: its address, its home folder and an open connection to its store."""
+
+    url: str
+    home: Path
+    store: Store
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return _environment(self.home)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPBENCH_")}
+    return kept | {"OPBENCH_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The app, with nothing in its store but the recorded studies that come with the project."""
+    home = tmp_path_factory.mktemp("home")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = home / "streamlit.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)],
+            cwd=ROOT,
+            env=_environment(home),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    url = f"http://127.0.0.1:{port}"
+    store = open_store(f"sqlite:///{home / 'store.sqlite3'}")
+    try:
+        _await_health(url, process, log)
+        yield Served(url, home, store)
+    finally:
+        store.close()
+        process.terminate()
+        process.wait(30)
+
+
+def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(240):
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.25)
+    raise AssertionError(f"the app doesn't answer at {url}: {log.read_text()}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "these tests drive Chromium: install Debian's package 'chromium', or name the program in CHROMIUM"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+class Visitor:
+    """A browser profile at one page of the app, that notes what went wrong on it."""
+
+    def __init__(
+        self, browser: Browser, url: str, width: int = 1280, scheme: Literal["light", "dark"] = "light"
+    ) -> None:
+        self._context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self._context.set_default_timeout(_WAIT_MS)
+        self.page: Page = self._context.new_page()
+        self.url = url
+        self.faults: list[str] = []
+        self.elsewhere: list[str] = []
+        self._label = f"{width}-{scheme}"
+        self.page.on("console", lambda message: self._note(message.type, message.text, message.location.get("url", "")))
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", lambda request: self._note_request(request.url))
+
+    def _note(self, kind: str, text: str, url: str) -> None:
+        # Streamlit looks for its own endpoints below a page's path before it finds them at the root.
+        if kind == "error" and not url.endswith(("/_stcore/health", "/_stcore/host-config")):
+            self.faults.append(f"{text} {url}")
+
+    def _note_request(self, url: str) -> None:
+        if not url.startswith((self.url, self.url.replace("http", "ws", 1), "data:", "blob:")):
+            self.elsewhere.append(url)
+
+    def go(self, path: str = "/") -> Page:
+        self.page.goto(self.url + path)
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Wait until the page is drawn and its script has ended."""
+        expect(self.page.locator("h1").first).to_be_visible(timeout=_WAIT_MS)
+        self.page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_WAIT_MS)
+        self.page.wait_for_timeout(300)
+
+    def shoot(self, name: str) -> None:
+        """A picture of the whole page, where pictures are wanted."""
+        if SCREENSHOTS is None:
+            return
+        size = self.page.viewport_size
+        assert size is not None
+        height = self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+        self.page.set_viewport_size({"width": size["width"], "height": min(int(height) + 20, 3000)})
+        self.page.wait_for_timeout(800)
+        self.page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}-{self._label}.png"))
+        self.page.set_viewport_size({"width": size["width"], "height": size["height"]})
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return int(
+            self.page.evaluate(
+                "Math.max(...[document.documentElement, document.querySelector('[data-testid=stMain]')]"
+                ".map(each => each.scrollWidth - each.clientWidth))"
+            )
+        )
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@pytest.fixture
+def visitor(served: Served, browser: Browser) -> Iterator[Visitor]:
+    opened = Visitor(browser, served.url)
+    yield opened
+    opened.close()

@@ -7,10 +7,12 @@ from mitigations.context import Prepared
 from mitigations.evidence import Evidence
 from mitigations.method import newest_of_near_duplicates
 from mitigations.parsing import Entry, Parsed, is_rejection
-from mitigations.text import sentences
+from mitigations.text import is_in, sentences
 
 #: From this share of content words a kept sentence counts as the memory's own.
 ALIGNED = 0.6
+#: From this share, both ways, a line that isn't verbatim is a copy of the whole memory; the stored one passes.
+COPIED = 0.9
 
 
 def filter_lines(parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
@@ -48,9 +50,21 @@ def _read(entry: Entry, parsed: Parsed, prepared: Prepared, evidence: Evidence) 
         parsed.counts["restored"] += 1
         return [prepared.stored(number, altered=True)]
     parsed.counts["unaligned"] += len(found) - len(good)
+    if not verbatim and entry.cited and _is_copied(good, number, evidence):
+        parsed.counts["restored"] += 1
+        return [prepared.stored(number, altered=True)]
     text = " ".join(good)
     parsed.counts["altered"] += not verbatim
     return [Line(text, prepared.memories[number - 1].date, (number,), not verbatim)]
+
+
+def _is_copied(found: list[str], number: int, evidence: Evidence) -> bool:
+    """Whether the sentences hold nearly all of the memory and nearly nothing else: a copy with slips of the pen."""
+    text = " ".join(found)
+    words = evidence.content(text, (number,))
+    stored = evidence.content(evidence.texts[number - 1], (number,))
+    covered = sum(is_in(word, words) for word in stored) / len(stored) if stored else 0.0
+    return covered >= COPIED and evidence.share(text, (number,)) >= COPIED
 
 
 def _without_parts(lines: list[Line], prepared: Prepared) -> list[Line]:

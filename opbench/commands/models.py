@@ -9,7 +9,7 @@ import pandas as pd
 import typer
 
 from opbench.commands.options import print_json, print_table, rows_of
-from opbench.models import Availability, ModelClient, load_registry, probe
+from opbench.models import Availability, EmbedderSpec, ModelClient, ModelSpec, load_registry, probe_all
 
 
 def add(app: typer.Typer) -> None:
@@ -22,27 +22,27 @@ def models_command(
 ) -> None:
     """List models and embedders, and say which answer now."""
     registry = load_registry()
-    specs = {**registry.models, **registry.embedders}
+    specs: list[ModelSpec | EmbedderSpec] = [*registry.models.values(), *registry.embedders.values()]
 
     async def ask_all() -> list[Availability]:
         async with ModelClient(registry) as client:
-            return list(await asyncio.gather(*(probe(spec, client) for spec in specs.values())))
+            return await probe_all(client)
 
     answers = {} if no_probe else {answer.name: answer for answer in asyncio.run(ask_all())}
     frame = pd.DataFrame(
         [
             {
-                "name": name,
+                "name": spec.name,
                 "label": spec.label,
                 "kind": spec.kind,
                 "endpoint": spec.base_url or "embedded",
                 "key": spec.key_env or "",
                 "price_in": spec.price_in,
-                "price_out": spec.price_out,
-                "answers": answers[name].ok if name in answers else None,
-                "detail": answers[name].detail if name in answers else "not asked",
+                "price_out": getattr(spec, "price_out", None),
+                "answers": answers[spec.name].ok if spec.name in answers else None,
+                "detail": answers[spec.name].detail if spec.name in answers else "not asked",
             }
-            for name, spec in specs.items()
+            for spec in specs
         ]
     )
     if as_json:

@@ -9,11 +9,17 @@ from typing import Any
 
 import pandas as pd
 import typer
+from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from opbench.settings import settings
 from opbench.store.database import Store, open_store
+
+#: Characters of the widest table that is printed in one piece.
+_WIDEST = 1000
 
 
 def words(value: str | None) -> tuple[str, ...] | None:
@@ -38,13 +44,17 @@ def print_json(value: Any) -> None:
 def print_table(frame: pd.DataFrame, columns: Mapping[str, str], *, title: str = "", notes: Sequence[str] = ()) -> None:
     """A table for people; `columns` maps the frame's columns to headings. A missing number is a dash."""
     console = Console()
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for name, heading in columns.items():
         numeric = pd.api.types.is_numeric_dtype(frame[name])
-        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=name != "detail")
     for row in frame[list(columns)].itertuples(index=False):
-        table.add_row(*(_cell(value) for value in row))
-    console.print(table, markup=False) if not console.is_terminal else console.print(table)
+        table.add_row(*(Text(_cell(value)) for value in row))
+    # A narrow terminal wraps the lines; squeezed columns would drop the names.
+    console.width = max(
+        console.width, Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    )
+    console.print(table)
     for note in notes:
         console.print(note, markup=False, highlight=False)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from opbench.errors import UsageError
 from opbench.judges.base import Judge
-from opbench.judges.llm import LLMJudge
-from opbench.judges.offline import OfflineJudge
 from opbench.judges.packs import load_pack
 
 GROUP = "opbench.judges"
 """Entry-point group of installed judges: each a callable without arguments that returns a `Judge`."""
+
+OFFLINE = "offline"
+"""Name of the judge that needs no model."""
 
 JudgeFactory = Callable[[], Judge]
 _REGISTERED: dict[str, JudgeFactory] = {}
@@ -26,7 +27,7 @@ def register_judge(name: str, factory: JudgeFactory) -> None:
 
 def is_rule_judge(name: str) -> bool:
     """Whether `name` is a judge of its own rather than a model of the registry that judges by prompts."""
-    return name == OfflineJudge.name or name in _REGISTERED or bool(entry_points(group=GROUP, name=name))
+    return name == OFFLINE or name in _REGISTERED or bool(entry_points(group=GROUP, name=name))
 
 
 def make_judge(name: str, pack: str = "auto", prompts_dir: Path | None = None) -> Judge:
@@ -38,7 +39,11 @@ def make_judge(name: str, pack: str = "auto", prompts_dir: Path | None = None) -
     """
     if not name.strip():
         raise UsageError("No judge named: use offline or the name of a model (`opbench models` lists them).")
-    if name == OfflineJudge.name:
+    # Their libraries take seconds to load, which a command that judges nothing shouldn't wait for.
+    from opbench.judges.llm import LLMJudge
+    from opbench.judges.offline import OfflineJudge
+
+    if name == OFFLINE:
         return OfflineJudge()
     factories = [_REGISTERED[name]] if name in _REGISTERED else [p.load() for p in entry_points(group=GROUP, name=name)]
     for factory in factories:

@@ -20,6 +20,7 @@ from sqlalchemy import select
 
 from mitigations.base import Memory
 from opbench.errors import ModelError, StoreError
+from opbench.judges.text import strip_thinking
 from opbench.running.pipeline import Pipeline, Trace
 from opbench.running.plan import Job, Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
@@ -139,9 +140,16 @@ class Engine:
             if job.instance.id in self._repetition and record.values["status"] == "done":
                 # Without a vector the record is done all the same: the end of the run tries once more.
                 with contextlib.suppress(ModelError):
-                    vectors = await self._embed([record.values["response"]])
-                    record.embedding = (self._embedder, np.asarray(vectors[0], dtype=np.float32))
+                    record.embedding = await self._embedding(record.values["response"])
             await self._finished.put(record)
+
+    async def _embedding(self, response: str) -> tuple[str, np.ndarray] | None:
+        """The vector of what a reader sees of the response; hidden thoughts are no repetition."""
+        answer = strip_thinking(response)
+        if not answer.strip():
+            return None
+        vectors = await self._embed([answer])
+        return self._embedder, np.asarray(vectors[0], dtype=np.float32)
 
     async def _guarded(self, job: Job) -> FinishedRecord:
         """The job's record; a fault in a plugin becomes this record's error instead of the end of the run."""

@@ -19,7 +19,7 @@ from mitigations.registry import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load, select
 from opbench.errors import UsageError
-from opbench.judges import make_judge
+from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Judge
 from opbench.memories import MemoryContext, MemorySystem, make_memory
 from opbench.models import Embedder, ModelClient, Registry, get_embedder, load_registry
@@ -95,7 +95,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
     except (UnknownMitigation, BrokenPlugin) as error:
         raise UsageError(str(error)) from None
     judge = make_judge(study.judge, study.judge_pack)
-    if study.judge not in ("offline",):
+    if not is_rule_judge(study.judge):
         registry.model(study.judge)
     conversations = {instance.user.conversation for instance in instances}
     history = {key: history_sha256(corpus.conversations[key]) for key in sorted(conversations)}
@@ -109,7 +109,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         "mitigations": {name: method.prompt_sha256 for name, method in sorted(mitigations.items())},
         "judge": {
             **judge.provenance(),
-            **({} if study.judge == "offline" else {"model": registry.model(study.judge).identity()}),
+            **({} if is_rule_judge(study.judge) else {"model": registry.model(study.judge).identity()}),
         },
     }
     return Prepared(

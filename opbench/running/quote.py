@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from mitigations.base import Memory
+from opbench.judges import is_rule_judge
 from opbench.memories.rag import observations, turns
 from opbench.models import cost
 from opbench.running.plan import Plan, make_plan
@@ -120,8 +121,8 @@ def _plain_responses(plan: Plan) -> set[tuple[str, str, str]]:
 
 
 def _is_judged(prepared: Prepared, instance: Instance) -> int:
-    """Judge calls for one response: none by the offline judge, none for repetition, which embeddings score."""
-    return int(prepared.study.judge != "offline" and instance.subtype != "repetition")
+    """Judge calls for one response: repetition and adversarial questions need no model."""
+    return int(not is_rule_judge(prepared.study.judge) and instance.subtype not in ("repetition", "adversarial"))
 
 
 def _prompt_tokens(instance: Instance) -> float:

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from opbench.errors import ModelError
 from opbench.judges.repetition import repetition_score
+from opbench.judges.text import strip_thinking
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import insert_ignore, save_user_scores
@@ -35,10 +36,11 @@ async def embed_missing(store: Store, run_id: str, embedder: str, embed: Embed) 
                 s.embeddings.c.record_id.is_(None),
             )
         ).all()
-    for start in range(0, len(rows), 64):
-        part = rows[start : start + 64]
+    answers = [(row.id, answer) for row in rows if (answer := strip_thinking(row.response)).strip()]
+    for start in range(0, len(answers), 64):
+        part = answers[start : start + 64]
         try:
-            vectors = await embed([row.response for row in part])
+            vectors = await embed([answer for _, answer in part])
         except ModelError as error:
             return f"embedder {embedder}: {error}"
         with store.begin() as connection:
@@ -46,8 +48,8 @@ async def embed_missing(store: Store, run_id: str, embedder: str, embed: Embed) 
                 connection,
                 s.embeddings,
                 [
-                    {"record_id": row.id, "embedder": embedder, "vector": vector.astype("<f4").tobytes()}
-                    for row, vector in zip(part, vectors, strict=True)
+                    {"record_id": record_id, "embedder": embedder, "vector": vector.astype("<f4").tobytes()}
+                    for (record_id, _), vector in zip(part, vectors, strict=True)
                 ],
             )
     return None

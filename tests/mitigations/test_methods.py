@@ -217,11 +217,16 @@ async def test_a_part_may_be_kept_but_not_against_its_meaning() -> None:
     assert turned.counts["restored"] == 1
 
 
-async def test_other_words_for_the_same_pass_as_altered() -> None:
-    done = await process("reminder", "[4] Mara teaches teenagers woodworking, Thursdays.")
-    assert context_lines(done) == ["(20 Jun 2024) Mara teaches teenagers woodworking, Thursdays."]
+async def test_other_words_for_a_part_pass_as_altered() -> None:
+    done = await process("reminder", "[4] Mara teaches teenagers woodworking.")
+    assert context_lines(done) == ["(20 Jun 2024) Mara teaches teenagers woodworking."]
     assert done.lines[0].altered
     assert done.counts == {"altered": 1}
+
+
+async def test_a_copy_with_slips_is_the_memory() -> None:
+    done = await process("reminder", "[3] Mara moves from Ghent to Utrecht, last weekend")
+    assert (context_lines(done), done.counts) == ([ORIGINAL[2]], {"restored": 1})
 
 
 async def test_a_cited_line_in_quite_other_words_is_the_memory() -> None:

@@ -78,10 +78,12 @@ async def run_here(store: Store, concurrency: int = 6, **fields: Any) -> tuple[P
 
 def outcome(store: Store) -> dict[str, Any]:
     """All that a run leaves behind, but for times: to be equal however it came about."""
-    timeless = (
-        "status error_kind error response finish_reason draft critique retrieved context state state_reason counts "
-        "post_prompt_tokens post_completion_tokens response_prompt_tokens response_completion_tokens cost_usd"
-    ).split()
+    left_out = ("id", "run_id", "configuration_id", "instance_id", "finished_at", "concurrency")
+    timeless = [
+        column.name
+        for column in s.records.columns
+        if not column.name.endswith(("_ms", "_reused")) and column.name not in left_out
+    ]
     with store.begin() as connection:
         names = {
             row.id: f"{row.model}/{row.memory}/{row.mitigation}" for row in connection.execute(select(s.configurations))

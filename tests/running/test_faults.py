@@ -142,7 +142,8 @@ async def test_failed_records_are_done_when_the_endpoint_is_back(store: Store, h
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("unauthorized", "auth"), ("not_found", "not_found"), ("quota", "quota"), ("too_long", "too_long")]
+    ("fault", "kind"),
+    [("unauthorized", "auth"), ("not_found", "not_found"), ("quota", "quota"), ("too_long", "too_long")],
 )
 async def test_what_cannot_succeed_is_asked_once(store: Store, home: Path, fault: Fault, kind: str) -> None:
     with ScriptedEndpoint(reply=reply, faults={fault: 1.0}) as endpoint:
@@ -159,7 +160,8 @@ async def test_a_vanished_store_stops_the_run_with_one_line(home: Path, tmp_path
     with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
         use_endpoint(home, endpoint)
         with store.begin() as connection:
-            connection.exec_driver_sql("CREATE TRIGGER full BEFORE INSERT ON records BEGIN SELECT RAISE(FAIL, 'full'); END")
+            trigger = "CREATE TRIGGER full BEFORE INSERT ON records BEGIN SELECT RAISE(FAIL, 'full'); END"
+            connection.exec_driver_sql(trigger)
         with pytest.raises(StoreError, match="full"):
             await run_here(store)
 
@@ -169,7 +171,9 @@ async def test_no_key_is_stored_or_told(store: Store, home: Path, monkeypatch: p
     with ScriptedEndpoint(reply=reply, faults={"unauthorized": 0.5}, persistent=True) as endpoint:
         use_endpoint(home, endpoint, key_env="SCRIPTED_KEY")
         await run_here(store, embedder="minilm", memories=("base",), mitigations=("none",))
-    everything = b"".join(file.read_bytes() for file in Path(str(store.engine.url.database)).parent.glob("**/*.sqlite3*"))
+    everything = b"".join(
+        file.read_bytes() for file in Path(str(store.engine.url.database)).parent.glob("**/*.sqlite3*")
+    )
     assert b"sk-planted" not in everything
     assert b"0123456789abcdef" not in everything
     kinds = {record["error_kind"] for record in outcome(store)["records"].values()}

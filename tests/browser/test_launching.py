@@ -1,0 +1,163 @@
+"""A study from the browser: launched, watched, reloaded, paused, stopped, gone on with, and read."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from opbench.settings import ROOT
+from opbench.store.reading import run_ids, run_status
+from tests.browser.conftest import Served, Visitor
+
+LOADING_MS = 120_000
+"""The process loads its libraries and the embedded model before its first record."""
+STUDY_MS = 240_000
+
+
+def launch(visitor: Visitor, *, seed: int = 0) -> Page:
+    """Fill in the form for a small study on the sample with the embedded model, and start it."""
+    page = visitor.go("/launch")
+    page.get_by_role("radio", name="bundled sample").click()
+    page.get_by_text("Retrieval, decoding, judge prompts, concurrency").click()
+    for label, value in {"Longest response, tokens": 24, "Instances a benchmark": 6, "Seed": seed}.items():
+        field = page.get_by_role("spinbutton", name=label)
+        field.fill(str(value))
+        field.press("Enter")
+        visitor.settle()
+    expect(page.get_by_text(re.compile(r"--limit 6\b.*--max-tokens 24"))).to_be_visible()
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("heading", name=re.compile("starting|running"))).to_be_visible(timeout=LOADING_MS)
+    return page
+
+
+def run_in(page: Page) -> str:
+    found = re.search(r"[?&]run=(\w+)", page.url)
+    assert found, page.url
+    return found.group(1)
+
+
+def wait_for_records(page: Page, more_than: int) -> int:
+    """How many records the page says are finished, once they are more than that."""
+    deadline = time.monotonic() + LOADING_MS / 1000
+    while time.monotonic() < deadline:
+        said = re.search(r"(\d+) of \d+ records", page.get_by_test_id("stProgress").inner_text())
+        if said and int(said.group(1)) > more_than:
+            return int(said.group(1))
+        page.wait_for_timeout(300)
+    raise AssertionError(f"no record more than {more_than}: {page.get_by_test_id('stMain').inner_text()}")
+
+
+def table(served: Served, run: str, of: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """`opbench table` by memory system and post-processor."""
+    done = subprocess.run(
+        [sys.executable, "-m", "opbench", "table", run, "--of", of, "--json"],
+        cwd=ROOT,
+        env=served.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {(row["memory"], row["mitigation"]): row for row in json.loads(done.stdout)["rows"]}
+
+
+def as_shown(change: float | None) -> list[str]:
+    """A change as the heatmap's cell has it; a missing one has no number in its cell."""
+    if change is None:
+        return []
+    return ["0.0" if round(change, 1) == 0 else f"{change:+.1f}".replace("-", "−")]
+
+
+@pytest.mark.timeout(600)
+def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None:
+    page = launch(visitor)
+    run = run_in(page)
+    before = wait_for_records(page, 0)
+
+    page.reload()
+    visitor.settle()
+    assert run_in(page) == run
+    # Nothing is clicked: the page goes on watching by itself.
+    wait_for_records(page, before)
+    visitor.shoot("launch-running")
+
+    expect(page.get_by_role("heading", name="complete")).to_be_visible(timeout=STUDY_MS)
+    status = run_status(served.store, run)
+    assert (status.done, status.planned) == (36, 36)
+    visitor.shoot("launch-complete")
+
+    page.get_by_text("See the trade-off").click()
+    expect(page.get_by_text("36 of 36 records")).to_be_visible()
+    visitor.settle()
+    cell = ("rag", "reminder")
+    op = table(served, run, "op")[cell]["op_change_points"]
+    locomo = table(served, run, "locomo")[cell]["change_points"]
+    assert op is not None
+    assert locomo is not None
+    panels = page.locator(".js-plotly-plot .heatmaplayer")
+    expect(panels).to_have_count(2)
+    assert panels.nth(0).locator("text").all_inner_texts() == as_shown(op)
+    assert panels.nth(1).locator("text").all_inner_texts() == as_shown(locomo)
+    visitor.shoot("trade-off-measured")
+    assert visitor.faults == []
+    assert visitor.elsewhere == []
+
+
+@pytest.mark.timeout(600)
+def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served) -> None:
+    page = launch(visitor, seed=1)
+    run = run_in(page)
+    wait_for_records(page, 0)
+
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("heading", name="paused")).to_be_visible()
+    # What was in flight is finished; then nothing more.
+    page.wait_for_timeout(8000)
+    paused_at = run_status(served.store, run).done
+    page.wait_for_timeout(6000)
+    paused = run_status(served.store, run)
+    assert paused.done == paused_at
+    assert paused.working
+
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("heading", name="running")).to_be_visible()
+    wait_for_records(page, paused_at)
+
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("heading", name="stopped")).to_be_visible(timeout=LOADING_MS)
+    stopped = run_status(served.store, run)
+    assert not stopped.working
+    assert stopped.waiting > 0
+
+    page.get_by_test_id("stMain").get_by_role("button", name="Go on").first.click()
+    expect(page.get_by_role("heading", name="complete")).to_be_visible(timeout=STUDY_MS)
+    assert run_status(served.store, run).done == 36
+    assert run in run_ids(served.store)
+    assert visitor.faults == []
+
+
+def test_a_form_that_makes_no_study_says_why(visitor: Visitor) -> None:
+    page = visitor.go("/launch")
+    page.get_by_role("button", name=re.compile("Clear all|Clear value")).first.click()
+    expect(page.get_by_text("this form: models")).to_be_visible()
+    assert page.locator("[data-testid=stException]").count() == 0
+
+
+def test_a_model_without_its_key_asks_for_it_and_cannot_start(visitor: Visitor) -> None:
+    page = visitor.go("/launch")
+    page.get_by_role("combobox", name="Models").click()
+    page.get_by_role("option", name="GPT-4o-mini").click()
+    page.keyboard.press("Escape")
+    secret = page.get_by_label("Key for GPT-4o-mini")
+    expect(secret).to_have_attribute("type", "password")
+    expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
+    secret.fill("sk-typed-in-the-session")
+    secret.press("Enter")
+    expect(page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
+    assert "sk-typed" not in page.url

@@ -78,10 +78,10 @@ def show_run(status: RunStatus) -> None:
             "The averaging rule and the speakers don't matter here."
         )
     parts.run_provenance(status, data)
-    st.header("The paper's, beside it")
+    st.header("The paper's, beside it", anchor=False)
 
 
-st.title("How much longer does the user wait?")
+st.title("How much longer does the user wait?", anchor=False)
 looked_at = view.current()
 if looked_at.status is not None:
     show_run(looked_at.status)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import streamlit as st
 
 import mitigations
-from dashboard.shared import parts, results, view, watching, wording
+from dashboard.shared import chosen_models, parts, results, view, watching, wording
 from opbench.benchmarks import load
 from opbench.errors import OpbenchError
 from opbench.figures import theme
@@ -44,7 +43,7 @@ def ask_for_study(registry: Registry) -> tuple[Study, int]:
     """
     grid, part = st.columns(2, gap="large")
     with grid:
-        st.subheader("Configurations")
+        st.subheader("Configurations", anchor=False)
         fields: dict[str, Any] = {
             "models": st.multiselect(
                 "Models",
@@ -87,7 +86,7 @@ def ask_for_study(registry: Registry) -> tuple[Study, int]:
             ),
         }
     with part:
-        st.subheader("Slice")
+        st.subheader("Slice", anchor=False)
         fields["data"] = st.segmented_control(
             "Data", list(DATA), format_func=DATA.__getitem__, default="auto", required=True, key="data", **SESSION
         )
@@ -199,39 +198,6 @@ def say_what_data(corpus: Corpus, chosen: str) -> None:
         st.caption(f"{counts}")
 
 
-def ask_for_keys(registry: Registry, names: list[str]) -> list[str]:
-    """Ask for the keys that the environment lacks; the variables that are still missing."""
-    wanted: dict[str, list[str]] = {}
-    for name in names:
-        variable = registry.models[name].key_env
-        if variable and not os.environ.get(variable):
-            wanted.setdefault(variable, []).append(registry.models[name].label)
-    missing = []
-    for variable, labels in wanted.items():
-        typed = st.text_input(
-            f"Key for {', '.join(labels)} ({variable})",
-            type="password",
-            key=f"{watching.KEY_PREFIX}{variable}",
-            autocomplete="off",
-            help="Goes to the run's process and nowhere else: it isn't stored and isn't in the link. "
-            f"To keep it, set {variable} before starting the app.",
-        )
-        if not typed:
-            missing.append(variable)
-    return missing
-
-
-def show_models(registry: Registry, names: list[str]) -> None:
-    """What to know of the chosen models before starting."""
-    for name in names:
-        spec = registry.models[name]
-        if spec.note:
-            st.caption(f"**{parts.plain(spec.label)}**: {parts.plain(spec.note)}")
-        if spec.vllm:
-            st.caption(f"**{parts.plain(spec.label)}** is asked at {parts.plain(spec.shown_url)}. To serve it there:")
-            st.code(spec.vllm, language="bash", wrap_lines=True)
-
-
 def show_quote(study: Study, estimate: Quote, concurrency: int) -> None:
     with st.container(horizontal=True, gap="medium", key="quote"):
         st.metric("Configurations", len(study.configurations()), width="content")
@@ -280,19 +246,20 @@ def offer(study: Study, concurrency: int, missing_keys: list[str]) -> None:
     st.code(command(study, concurrency), language="bash", wrap_lines=True)
 
 
-st.title("What will a study take, and how far is it?")
+st.title("What will a study take, and how far is it?", anchor=False)
 looked_at = view.current().status
 if looked_at is not None:
     with st.container(border=True):
         watching.panel(looked_at)
 
-st.header("New study")
+st.header("New study", anchor=False)
 try:
     models = load_registry()
     study, concurrency = ask_for_study(models)
     asked = list(dict.fromkeys((*study.models, *([study.judge] if study.judge in models.models else []))))
-    show_models(models, asked)
-    missing = ask_for_keys(models, asked)
+    chosen_models.show_notes(models, asked)
+    missing = chosen_models.ask_for_keys(models, asked)
+    chosen_models.offer_to_ask(models, asked)
     with st.container(border=True):
         offer(study, concurrency, missing)
 except OpbenchError as error:

@@ -89,7 +89,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 
-st.title("How near does a post-processor bring an agent to one without memories to misuse?")
+st.title("How near does a post-processor bring an agent to one without memories to misuse?", anchor=False)
 looked_at = view.current()
 if looked_at.status is None:
     show_published()

@@ -94,7 +94,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 
-st.title("Does a post-processor stop over-personalisation, and what does it cost in personalisation?")
+st.title("Does a post-processor stop over-personalisation, and what does it cost in personalisation?", anchor=False)
 looked_at = view.current()
 if looked_at.status is None:
     show_published()

@@ -20,7 +20,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
@@ -77,7 +77,13 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        return sum(self.requests.values())
+        return self.requests.total()
+
+    def counts(self) -> dict[str, Any]:
+        """All but the bodies, for JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "bodies"} | {
+            "total": self.total
+        }
 
 
 class ScriptedEndpoint:
@@ -128,10 +134,10 @@ class ScriptedEndpoint:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
 
-    def registry_toml(self, name: str = "scripted", **fields: float | int | str) -> str:
-        """A registry file for a model and an embedder `name` at this endpoint, with short waits; `fields` override."""
+    def registry_toml(self, name: str = "scripted", **override: float | int | str) -> str:
+        """A registry file for a model and an embedder `name` at this endpoint, with short waits; `override` wins."""
         waits = {"timeout_s": 2.0, "first_wait_s": 0.01, "max_wait_s": 0.2}
-        model = {"base_url": self.url, "served": self.models[0], "price_in": 1.0, "price_out": 2.0, **waits, **fields}
+        model = {"base_url": self.url, "served": self.models[0], "price_in": 1.0, "price_out": 2.0, **waits, **override}
         embedder = {key: value for key, value in model.items() if key not in ("price_out", "limit_parameter", "vllm")}
         lines = []
         for group, entry in (("models", model), ("embedders", embedder)):
@@ -189,7 +195,7 @@ class ScriptedEndpoint:
                 listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
                 return await _send(writer, 200, listed)
             case "GET", "/ledger":
-                return await _send(writer, 200, asdict(self.ledger) | {"bodies": None, "total": self.ledger.total})
+                return await _send(writer, 200, self.ledger.counts())
             case "POST", "/v1/chat/completions" | "/v1/embeddings":
                 body = json.loads(content)
                 return await self._answer(path, body, headers, reader, writer)

@@ -45,27 +45,26 @@ def current() -> View:
     return View(results.statuses().get(state["chosen_run"]), state[_RULE], state[_FIRST])
 
 
-def look_at(run_id: str) -> None:
-    """Choose a run and draw the page anew."""
+def look_at(run_id: str, notice: str = "") -> None:
+    """Choose a run and draw the page anew, with something to say about it."""
     st.session_state["next_run"] = run_id
+    if notice:
+        st.session_state.update({"notices": [notice], "noted_run": run_id})
     results.statuses.clear()
     st.rerun()
 
 
 def describe(status: RunStatus) -> str:
-    """A run in a line, e.g. `pilot · recorded · 3fa2c1d0`."""
-    if status.recorded:
-        state = "recorded"
-    elif status.working:
-        state = "paused" if status.request == "pause" else "running"
-    else:
-        state = "complete" if status.complete else "incomplete"
-    return " · ".join(part for part in (status.name, state, status.run_id) if part)
+    """A run in a line, e.g. `pilot · recorded · 3fa2c1d0`. Nothing that changes while it is worked on belongs here:
+    the browser sends the chosen line back, and a line that is there no more chooses nothing."""
+    return " · ".join(part for part in (status.name, "recorded" if status.recorded else "", status.run_id) if part)
 
 
 def _draw_sidebar() -> None:
+    _follow_link()
     runs = results.statuses()
-    _follow_link(runs)
+    if st.session_state.get("chosen_run", PUBLISHED) not in {PUBLISHED, *runs}:
+        del st.session_state["chosen_run"]  # deleted meanwhile
     labels = {PUBLISHED: "Published figures (the paper)"} | {key: describe(run) for key, run in runs.items()}
     with st.sidebar:
         chosen = st.selectbox("Results of", list(labels), format_func=labels.__getitem__, key="chosen_run")
@@ -86,7 +85,7 @@ def _draw_sidebar() -> None:
     _write_link(None if chosen == PUBLISHED else chosen)
 
 
-def _follow_link(runs: dict[str, RunStatus]) -> None:
+def _follow_link() -> None:
     """Take the run from the URL when the link is new, and say what of it can't be followed."""
     state = st.session_state
     parameters = st.query_params
@@ -102,6 +101,7 @@ def _follow_link(runs: dict[str, RunStatus]) -> None:
     if wanted is not None and wanted != state.get("linked_run"):
         state["linked_run"] = wanted
         state["chosen_run"] = PUBLISHED
+        results.statuses.clear()
         if wanted != PUBLISHED:
             try:
                 state["chosen_run"] = find_run(results.opened().store, wanted)
@@ -110,8 +110,6 @@ def _follow_link(runs: dict[str, RunStatus]) -> None:
         state["notices"] = notices
     elif notices:
         state["notices"] = notices
-    if state.get("chosen_run", PUBLISHED) not in {PUBLISHED, *runs}:
-        del state["chosen_run"]
 
 
 def _write_link(run_id: str | None) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 
 import streamlit as st
-from pydantic import SecretStr
 
-from dashboard.shared import parts, results, view, wording
+from dashboard.shared import chosen_models, parts, results, view, wording
 from opbench.running.launch import command, launch, log_file
 from opbench.store import reading
 from opbench.store.reading import RunStatus
 from opbench.store.writing import set_request
 from opbench.study import Study
 
-#: Session state of the password inputs, by environment variable.
-KEY_PREFIX = "key-"
 DEFAULT_CONCURRENCY = 4
 _EVERY_S = 2
 #: A process that was just started says nothing for as long as it loads its parts.
@@ -30,18 +27,9 @@ def start(study: Study, concurrency: int) -> str:
     Raises:
         UsageError, DataError: the study can't be run.
     """
-    launched = launch(results.opened().store, study, concurrency=concurrency, keys=_typed_keys())
+    launched = launch(results.opened().store, study, concurrency=concurrency, keys=chosen_models.typed_keys())
     st.session_state.setdefault("started", {})[launched.run_id] = time.time()
     return launched.run_id
-
-
-def _typed_keys() -> dict[str, SecretStr]:
-    state = {str(name): value for name, value in st.session_state.items()}
-    return {
-        name.removeprefix(KEY_PREFIX): SecretStr(value)
-        for name, value in state.items()
-        if name.startswith(KEY_PREFIX) and value
-    }
 
 
 def panel(status: RunStatus) -> None:
@@ -68,7 +56,7 @@ def _panel(run_id: str) -> None:
         results.statuses.clear()
         st.rerun()
     state, icon = _state(status)
-    st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}")
+    st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=False)
     finished = status.done + status.errors
     st.progress(min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records")
     with st.container(horizontal=True, gap="medium"):
@@ -83,8 +71,11 @@ def _panel(run_id: str) -> None:
             st.metric("Calls made", f"{made:,}", width="content", help="Since this process started")
             st.metric("Calls reused", f"{reused:,}", width="content", help="Answered from the call store, unpaid")
     _steering(status)
-    for kind, count in status.error_kinds.items():
-        st.badge(f"{count:,} × {parts.plain(kind)}", color="red", icon=":material/error:")
+    with st.container(horizontal=True):
+        for kind, count in status.error_kinds.items():
+            st.badge(f"{count:,} × {parts.plain(kind)}", color="red", icon=":material/error:", help="Failed for good")
+        for kind, count in status.worker.get("stats", {}).get("retries", {}).items():
+            st.badge(f"{count:,} × {parts.plain(kind)}", color="orange", icon=":material/replay:", help="Tried again")
     if not status.working and not status.recorded and status.waiting and not _starting(status):
         _last_words(run_id)
     with st.expander("By configuration", icon=":material/grid_on:"):
@@ -168,11 +159,8 @@ def _steering(status: RunStatus) -> None:
 def _resume(status: RunStatus) -> None:
     study, _ = reading.run_study(results.opened().store, status.run_id)
     run_id = start(study, int(st.session_state.get("concurrency", DEFAULT_CONCURRENCY)))
-    if run_id != status.run_id:
-        st.session_state["notices"] = [
-            f"Data, prompts or models have changed since run {status.run_id} began: this is a new run, {run_id}."
-        ]
-    view.look_at(run_id)
+    notice = f"Data, prompts or models have changed since run {status.run_id} began: this is a new run, {run_id}."
+    view.look_at(run_id, notice if run_id != status.run_id else "")
 
 
 def _last_words(run_id: str) -> None:

@@ -41,6 +41,7 @@ def models_command(
                 "price_out": getattr(spec, "price_out", None),
                 "answers": answers[spec.name].ok if spec.name in answers else None,
                 "detail": answers[spec.name].detail if spec.name in answers else "not asked",
+                "note": spec.note or "",
             }
             for spec in specs
         ]
@@ -59,4 +60,5 @@ def models_command(
             "price_out": "$ out /M",
             "detail": "what it said",
         },
+        notes=[f"{row['name']}: {row['note']}" for row in rows_of(frame) if row["note"]],
     )

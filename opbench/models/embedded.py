@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -119,6 +120,9 @@ class EmbeddedServer:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
+                # Its threads wait for each other without spinning: beside another busy process, spinning made it
+                # ten times slower (docs/models.md).
+                env=os.environ | {"OMP_WAIT_POLICY": "passive"},
                 # Ctrl-C in the terminal must not reach it: a run that stops finishes what is in flight.
                 start_new_session=True,
             )

@@ -135,12 +135,12 @@ class Pipeline:
             trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
         trace.context = trace.retrieved
         method = self.tools.mitigations[configuration.mitigation]
-        note = ""
+        note = preface = ""
         if configuration.mitigation != NO_MITIGATION and not method.revises:
-            note = await self._post_process(method, configuration, instance, trace, salt)
+            note, preface = await self._post_process(method, configuration, instance, trace, salt)
 
         stage = _Stage()
-        messages = response_messages(instance.benchmark, instance.question, trace.context, note)
+        messages = response_messages(instance.benchmark, instance.question, trace.context, note, preface)
         row = await self._chat(stage, trace, "response", configuration.model, messages, salt)
         trace.values |= {
             "response_ms": stage.elapsed_ms(),
@@ -184,7 +184,8 @@ class Pipeline:
 
     async def _post_process(
         self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
-    ) -> str:
+    ) -> tuple[str, str]:
+        """What the method adds to the response prompt, at its end and before it."""
         stage = _Stage()
         ask = _Asking(self, stage, trace, configuration.model, salt)
 
@@ -198,7 +199,7 @@ class Pipeline:
         # A method that failed must look like no method: the very context, and so the very call, of `none`.
         trace.context = trace.retrieved if processed.state == "failed" else processed.lines
         self._book_post(stage, trace, processed.called)
-        return processed.response_note
+        return processed.response_note, processed.response_preface
 
     async def _revise(
         self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str

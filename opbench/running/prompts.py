@@ -32,19 +32,18 @@ def system_prompt(benchmark: Benchmark) -> str:
 
 
 def response_messages(
-    benchmark: Benchmark, question: str, context: Sequence[Memory | Line], note: str = ""
+    benchmark: Benchmark, question: str, context: Sequence[Memory | Line], note: str = "", preface: str = ""
 ) -> tuple[Message, ...]:
     """The messages that ask for the response: without any context line it is the no-memory prompt (design rule 7).
 
-    `note` is what a method adds to the end of the prompt (the `-original` variants).
+    `note` and `preface` are what a method adds at the end and before all else (the `-original` variants).
     """
     if context:
         memories = "\n".join(f"- ({line.date}) {line.text}" if line.date else f"- {line.text}" for line in context)
         user = _fill(_text(f"{benchmark}_with_memory"), memories=memories, question=question)
     else:
         user = _fill(_text(f"{benchmark}_without_memory"), question=question)
-    if note:
-        user = f"{user}\n\n{note}"
+    user = "\n\n".join(part for part in (preface, user, note) if part)
     return (Message("system", system_prompt(benchmark)), Message("user", user))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
 
+from opbench.errors import StoreError
 from opbench.models import cost
 from opbench.running.calls import CallStore
 from opbench.running.engine import Engine, Progress
@@ -15,7 +17,7 @@ from opbench.running.plan import make_plan
 from opbench.running.prepare import Prepared
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store
-from opbench.store.writing import set_request
+from opbench.store.writing import add_answered_as, set_request
 
 
 async def execute(
@@ -69,6 +71,8 @@ async def execute(
     try:
         return await engine.run(plan)
     finally:
+        with contextlib.suppress(StoreError):
+            add_answered_as(store, prepared.run_id, prepared.client.stats.answered_as)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 

@@ -235,6 +235,18 @@ def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
             connection.execute(s.user_scores.insert(), list(rows))
 
 
+def add_answered_as(store: Store, run_id: str, answered_as: dict[str, set[str]]) -> None:
+    """Keep in the provenance under which names the models answered: another name may be another model."""
+    with store.begin() as connection:
+        provenance = dict(connection.execute(select(s.runs.c.provenance).where(s.runs.c.id == run_id)).scalar_one())
+        known = provenance.get("answered_as", {})
+        provenance["answered_as"] = {
+            name: sorted(answered_as.get(name, set()) | set(known.get(name, [])))
+            for name in sorted({*answered_as, *known})
+        }
+        connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(provenance=provenance))
+
+
 def set_request(store: Store, run_id: str, request: str) -> None:
     """Ask the run's worker to `go`, `pause` or `stop`."""
     with store.begin() as connection:

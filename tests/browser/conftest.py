@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from opbench.settings import ROOT
 from opbench.store.database import Store, open_store
+from opbench.store.reading import run_ids, run_status
 
 SCREENSHOTS = os.environ.get("OPBENCH_SCREENSHOTS")
 """A folder: where it is set, the tests leave pictures of the pages in it."""
@@ -34,6 +36,9 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 _WAIT_MS = 60_000
+
+
+Scheme = Literal["light", "dark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         _await_health(url, process, log)
         yield Served(url, home, store)
     finally:
+        _end_runs(store)
         store.close()
         process.terminate()
         process.wait(30)
+
+
+def _end_runs(store: Store) -> None:
+    """End the processes that a failed test left at work; they were started by this app."""
+    for run_id in run_ids(store):
+        worker = run_status(store, run_id).worker
+        if worker:
+            os.kill(worker["pid"], signal.SIGKILL)
 
 
 def _await_health(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -105,16 +119,14 @@ def browser() -> Iterator[Browser]:
 class Visitor:
     """A browser profile at one page of the app, that notes what went wrong on it."""
 
-    def __init__(
-        self, browser: Browser, url: str, width: int = 1280, scheme: Literal["light", "dark"] = "light"
-    ) -> None:
-        self._context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def __init__(self, browser: Browser, url: str) -> None:
+        self._context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
         self._context.set_default_timeout(_WAIT_MS)
         self.page: Page = self._context.new_page()
         self.url = url
         self.faults: list[str] = []
         self.elsewhere: list[str] = []
-        self._label = f"{width}-{scheme}"
+        self._scheme: Scheme = "light"
         self.page.on("console", lambda message: self._note(message.type, message.text, message.location.get("url", "")))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("request", lambda request: self._note_request(request.url))
@@ -139,6 +151,14 @@ class Visitor:
         self.page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_WAIT_MS)
         self.page.wait_for_timeout(300)
 
+    def look(self, width: int, scheme: Scheme) -> None:
+        """Change the window and the theme under the open page."""
+        self._scheme = scheme
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.set_viewport_size({"width": width, "height": 900})
+        # Figures follow the window after a moment.
+        self.page.wait_for_timeout(700)
+
     def shoot(self, name: str) -> None:
         """A picture of the whole page, where pictures are wanted."""
         if SCREENSHOTS is None:
@@ -148,7 +168,7 @@ class Visitor:
         height = self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
         self.page.set_viewport_size({"width": size["width"], "height": min(int(height) + 20, 3000)})
         self.page.wait_for_timeout(800)
-        self.page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}-{self._label}.png"))
+        self.page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}-{size['width']}-{self._scheme}.png"))
         self.page.set_viewport_size({"width": size["width"], "height": size["height"]})
 
     def overflow(self) -> int:

@@ -16,22 +16,33 @@ from opbench.settings import ROOT
 from opbench.store.reading import run_ids, run_status
 from tests.browser.conftest import Served, Visitor
 
+QUIET_S = 15.0
 LOADING_MS = 120_000
 """The process loads its libraries and the embedded model before its first record."""
-STUDY_MS = 240_000
+STUDY_MS = 600_000
+"""About a minute on two idle cores; the model shares them with whatever else runs."""
 
 
 def launch(visitor: Visitor, *, seed: int = 0) -> Page:
     """Fill in the form for a small study on the sample with the embedded model, and start it."""
     page = visitor.go("/launch")
     page.get_by_role("radio", name="bundled sample").click()
+    # This one adds a sentence to the prompt; the others' calls of up to 512 tokens take the embedded model minutes.
+    page.get_by_role("combobox", name="Post-processors").click()
+    page.get_by_role("option", name="Reminder (original)").click()
+    page.keyboard.press("Escape")
+    visitor.settle()
+    page.get_by_role("button", name="Remove Reminder", exact=True).click()
+    visitor.settle()
     page.get_by_text("Retrieval, decoding, judge prompts, concurrency").click()
     for label, value in {"Longest response, tokens": 24, "Instances a benchmark": 6, "Seed": seed}.items():
         field = page.get_by_role("spinbutton", name=label)
         field.fill(str(value))
         field.press("Enter")
         visitor.settle()
-    expect(page.get_by_text(re.compile(r"--limit 6\b.*--max-tokens 24"))).to_be_visible()
+    expect(
+        page.get_by_text(re.compile(r"--mitigations none,reminder-original --limit 6\b.*--max-tokens 24"))
+    ).to_be_visible()
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_role("heading", name=re.compile("starting|running"))).to_be_visible(timeout=LOADING_MS)
     return page
@@ -54,6 +65,15 @@ def wait_for_records(page: Page, more_than: int) -> int:
     raise AssertionError(f"no record more than {more_than}: {page.get_by_test_id('stMain').inner_text()}")
 
 
+def wait_until_quiet(served: Served, run: str) -> int:
+    """The number of records once it has stayed the same for a while."""
+    done = -1
+    while (now := run_status(served.store, run).done) != done:
+        done = now
+        time.sleep(QUIET_S)
+    return done
+
+
 def table(served: Served, run: str, of: str) -> dict[tuple[str, str], dict[str, Any]]:
     """`opbench table` by memory system and post-processor."""
     done = subprocess.run(
@@ -74,7 +94,7 @@ def as_shown(change: float | None) -> list[str]:
     return ["0.0" if round(change, 1) == 0 else f"{change:+.1f}".replace("-", "−")]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None:
     page = launch(visitor)
     run = run_in(page)
@@ -95,7 +115,7 @@ def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None
     page.get_by_text("See the trade-off").click()
     expect(page.get_by_text("36 of 36 records")).to_be_visible()
     visitor.settle()
-    cell = ("rag", "reminder")
+    cell = ("rag", "reminder-original")
     op = table(served, run, "op")[cell]["op_change_points"]
     locomo = table(served, run, "locomo")[cell]["change_points"]
     assert op is not None
@@ -109,7 +129,7 @@ def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None
     assert visitor.elsewhere == []
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served) -> None:
     page = launch(visitor, seed=1)
     run = run_in(page)
@@ -117,13 +137,11 @@ def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served) -> None:
 
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("heading", name="paused")).to_be_visible()
-    # What was in flight is finished; then nothing more.
-    page.wait_for_timeout(8000)
-    paused_at = run_status(served.store, run).done
-    page.wait_for_timeout(6000)
+    # What was in flight is finished; then nothing more, though there is more to do.
+    paused_at = wait_until_quiet(served, run)
     paused = run_status(served.store, run)
-    assert paused.done == paused_at
     assert paused.working
+    assert paused.waiting > 0
 
     page.get_by_role("button", name="Go on").click()
     expect(page.get_by_role("heading", name="running")).to_be_visible()
@@ -136,15 +154,17 @@ def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served) -> None:
     assert stopped.waiting > 0
 
     page.get_by_test_id("stMain").get_by_role("button", name="Go on").first.click()
-    expect(page.get_by_role("heading", name="complete")).to_be_visible(timeout=STUDY_MS)
-    assert run_status(served.store, run).done == 36
-    assert run in run_ids(served.store)
+    wait_for_records(page, stopped.done)
+    assert run_in(page) == run
+    assert run_ids(served.store).count(run) == 1
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("heading", name="stopped")).to_be_visible(timeout=LOADING_MS)
     assert visitor.faults == []
 
 
 def test_a_form_that_makes_no_study_says_why(visitor: Visitor) -> None:
     page = visitor.go("/launch")
-    page.get_by_role("button", name=re.compile("Clear all|Clear value")).first.click()
+    page.get_by_role("button", name="Remove SmolLM2-135M").click()
     expect(page.get_by_text("this form: models")).to_be_visible()
     assert page.locator("[data-testid=stException]").count() == 0
 
@@ -154,7 +174,7 @@ def test_a_model_without_its_key_asks_for_it_and_cannot_start(visitor: Visitor) 
     page.get_by_role("combobox", name="Models").click()
     page.get_by_role("option", name="GPT-4o-mini").click()
     page.keyboard.press("Escape")
-    secret = page.get_by_label("Key for GPT-4o-mini")
+    secret = page.get_by_role("textbox", name="Key for GPT-4o-mini")
     expect(secret).to_have_attribute("type", "password")
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     secret.fill("sk-typed-in-the-session")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import Scheme, Served, Visitor
 from tests.dashboard.made_run import MADE, write_run
 
 PAGES = {"trade-off": "/", "oracle-gap": "/oracle-gap", "latency": "/latency", "launch": "/launch"}
@@ -28,24 +26,30 @@ def test_the_first_visitor_may_follow_a_link_to_any_page(served: Served, browser
     visitor.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("run", ["", MADE])
 @pytest.mark.parametrize("name", PAGES)
-def test_page(
-    served: Served, browser: Browser, name: str, run: str, width: int, scheme: Literal["light", "dark"]
-) -> None:
-    visitor = Visitor(browser, served.url, width, scheme)
+def test_a_page_fits_both_widths_and_themes(visitor: Visitor, name: str, run: str) -> None:
     page = visitor.go(PAGES[name] + (f"?run={run}" if run else ""))
     if name != "launch":
         expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    page.wait_for_timeout(500)
+    schemes: tuple[Scheme, ...] = ("light", "dark")
+    for scheme in schemes:
+        for width in (1280, 390):
+            visitor.look(width, scheme)
+            assert visitor.overflow() <= 0, (width, scheme)
+            visitor.shoot(f"{name}-{'made' if run else 'published'}")
     assert page.locator("[data-testid=stException]").count() == 0
-    assert visitor.overflow() <= 0
-    visitor.shoot(f"{name}-{'made' if run else 'published'}")
     assert visitor.faults == []
     assert visitor.elsewhere == []
-    visitor.close()
+
+
+def test_dark_is_dark_and_light_is_light(visitor: Visitor) -> None:
+    visitor.go()
+    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    visitor.look(1280, "light")
+    assert visitor.page.evaluate(background) == "rgb(255, 255, 255)"
+    visitor.look(1280, "dark")
+    assert visitor.page.evaluate(background) == "rgb(21, 19, 28)"
 
 
 def test_a_link_to_no_run_gives_a_sentence(visitor: Visitor) -> None:

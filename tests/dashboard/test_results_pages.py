@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from opbench.settings import ROOT
+from opbench.settings import ROOT, settings
 from opbench.store.bundle import export_run
 from opbench.store.database import Store, open_store
 from opbench.store.writing import create_run
@@ -180,6 +180,13 @@ def test_a_run_without_records_says_so(visit: Open, store: Store, page: str) -> 
     create_run(store, "empty", study, "empty", {"comparable": True}, [])
     app = visit(page, run="empty")
     assert "yet" in app.info[0].value
+
+
+def test_a_store_that_cannot_be_opened_is_a_sentence(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPBENCH_STORE", "nosuchkind://somewhere/store")
+    settings.cache_clear()
+    app = visit()
+    assert "no such kind of database" in app.error[0].value.replace("\\", "")
 
 
 def test_nothing_below_the_pages_imports_streamlit() -> None:

@@ -187,6 +187,8 @@ async def test_blank_means_nothing_is_an_option() -> None:
         ("[2] Mara is not allergic to walnuts.", 2),  # turned round
         ("[2] I am allergic to walnuts.", 2),  # another speaker
         ("[2] The user is allergic to walnuts.", 2),
+        ("[3] I moved from Ghent to Utrecht.", 3),
+        ("[4] The user teaches woodworking to teenagers.", 4),
         ("[2] Joost is allergic to walnuts.", 2),
         ("[5] Mara's woodworking class is now on Tuesdays, no longer Thursdays. She enjoys chess.", 5),  # hallucinated
         ("[3]", 3),

@@ -122,7 +122,7 @@ async def test_what_cannot_heal_is_asked_once(client_of: Open, fault: Fault, kin
 @pytest.mark.parametrize(("fault", "kind"), [("server", "server"), ("malformed", "bad_reply"), ("hang", "timeout")])
 async def test_what_never_heals_ends_after_the_attempts(client_of: Open, fault: Fault, kind: str) -> None:
     with ScriptedEndpoint(faults={fault: 1.0}) as endpoint:
-        async with client_of(endpoint, attempts=3, timeout_s=0.2 if fault == "hang" else 10.0) as client:
+        async with client_of(endpoint, attempts=3, timeout_s=0.6 if fault == "hang" else 10.0) as client:
             with pytest.raises(ModelError, match="after 3 attempts") as error:
                 await client.complete(chat())
     assert (error.value.kind, error.value.attempts) == (kind, 3)

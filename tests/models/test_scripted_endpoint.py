@@ -8,6 +8,8 @@ import sys
 import urllib.error
 import urllib.request
 
+import pytest
+
 from tests.scripted_endpoint import MIXED, ScriptedEndpoint, default_reply
 
 
@@ -43,16 +45,14 @@ def test_whoever_asks_for_a_score_gets_one() -> None:
 def test_as_a_program_it_prints_its_url_and_shows_its_ledger() -> None:
     command = [sys.executable, "-m", "tests.scripted_endpoint", "--faults", "1", "--kinds", "server", "--seed", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        body = json.dumps({"model": "scripted", "messages": []}).encode()
         try:
-            urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body))
-            status = 200
-        except urllib.error.HTTPError as error:
-            status = error.code
-        with urllib.request.urlopen(url.replace("/v1", "/ledger")) as reply:
-            ledger = json.load(reply)
-        process.terminate()
-    assert status == 500
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            body = json.dumps({"model": "scripted", "messages": []}).encode()
+            with pytest.raises(urllib.error.HTTPError, match="500"):
+                urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body), timeout=10)
+            with urllib.request.urlopen(url.replace("/v1", "/ledger"), timeout=10) as reply:
+                ledger = json.load(reply)
+        finally:
+            process.terminate()
     assert (ledger["total"], ledger["faults"], ledger["answered"]) == (1, {"server": 1}, {})

@@ -46,7 +46,7 @@ def use_endpoint(home: Path, endpoint: ScriptedEndpoint, **fields: float | int |
     """Register the endpoint as the model and embedder `scripted`; the environment that a process needs for it."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "models.toml"
-    file.write_text(endpoint.registry_toml(**fields))
+    file.write_text(endpoint.registry_toml("scripted", **fields))
     os.environ["OPBENCH_MODELS"] = str(file)
     settings.cache_clear()
     return dict(os.environ) | {"OPBENCH_HOME": str(home), "OPBENCH_MODELS": str(file)}

@@ -36,7 +36,7 @@ def test_killed_at_ten_random_moments_and_resumed(home: Path, tmp_path: Path) ->
         wanted = outcome(open_store(calm_url))
         assert wanted["record count"] == PLANNED
 
-        seen = []
+        seen: list[int] = []
         while len(seen) < KILLS:
             before = _records(killed_url)
             process = start(environment, killed_url, concurrency=4)

@@ -93,9 +93,9 @@ class Spec(BaseModel):
 
         Raises UsageError when an embedded one isn't installed.
         """
-        if self.kind == "embedded":
-            return self._embedded_identity()
         extra = json.dumps(self.extra_body, sort_keys=True, ensure_ascii=False)
+        if self.kind == "embedded":
+            return {**self._embedded_identity(), "extra_body": extra}
         return {"kind": "endpoint", "base_url": self.shown_url, "served": self.served, "extra_body": extra}
 
     def _embedded_identity(self) -> dict[str, str]:

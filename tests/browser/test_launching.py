@@ -122,8 +122,8 @@ def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None
     assert locomo is not None
     panels = page.locator(".js-plotly-plot .heatmaplayer")
     expect(panels).to_have_count(2)
-    assert panels.nth(0).locator("text").all_inner_texts() == as_shown(op)
-    assert panels.nth(1).locator("text").all_inner_texts() == as_shown(locomo)
+    assert panels.nth(0).locator("text").all_text_contents() == as_shown(op)
+    assert panels.nth(1).locator("text").all_text_contents() == as_shown(locomo)
     visitor.shoot("trade-off-measured")
     assert visitor.faults == []
     assert visitor.elsewhere == []

@@ -62,6 +62,8 @@ def launch(
         )
     # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
     threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
+    # Somebody must take note of its end, or the dead process would look alive for as long as this one lives.
+    threading.Thread(target=process.wait, name=f"end of run {run_id}", daemon=True).start()
     return Launched(run_id, process.pid, log)
 
 

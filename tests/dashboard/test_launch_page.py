@@ -106,6 +106,15 @@ def test_a_key_in_the_environment_is_not_asked_for(visit: Open, monkeypatch: pyt
     assert KEY not in "".join(code.value for code in app.code)
 
 
+def test_a_model_without_its_key_does_not_answer_and_says_why(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    app = visit("launch")
+    app.multiselect(key="models").set_value(["gpt-4o-mini"]).run()
+    app.button(key="probe").click().run()
+    assert not app.exception
+    assert "OPENAI_API_KEY" in app.warning[0].value.replace("\\", "")
+
+
 def test_a_form_without_models_says_what_is_missing(visit: Open) -> None:
     app = visit("launch")
     app.multiselect(key="models").set_value([]).run()

@@ -114,7 +114,9 @@ def test_identity_of_the_embedded_model_is_its_weights_and_version() -> None:
     identity = load_registry().model("smollm2-135m").identity()
     assert identity["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert len(identity["sha256"]) == 16
-    assert set(identity) == {"kind", "file", "sha256", "xllamacpp"}
+    assert set(identity) == {"kind", "file", "sha256", "xllamacpp", "extra_body"}
+    # Decoding that the registry sets is part of the answer: another penalty is another call.
+    assert identity["extra_body"] == '{"repeat_penalty": 1.1}'
 
 
 def test_cost_in_usd() -> None:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import Scheme, Served, Visitor
-from tests.dashboard.made_run import MADE, write_run
+from tests.pages.made_run import MADE, write_run
 
 PAGES = {"trade-off": "/", "oracle-gap": "/oracle-gap", "latency": "/latency", "launch": "/launch"}
 

@@ -28,7 +28,8 @@ class WordEmbedder:
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
         self.texts += texts
         vectors = np.array([bag_of_words(text) for text in texts], dtype=np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        normalised: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return normalised
 
 
 CORPUS = load("sample")

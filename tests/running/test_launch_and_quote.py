@@ -136,7 +136,7 @@ def _parsed(flags: list[str]) -> Study:
         seen.append(original(file, given))
         raise UsageError("seen")
 
-    run._study = spy  # type: ignore[assignment]
+    run._study = spy
     try:
         CliRunner().invoke(cli.app, ["run", *flags])
     finally:

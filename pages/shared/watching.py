@@ -6,12 +6,12 @@ import time
 
 import streamlit as st
 
-from dashboard.shared import chosen_models, parts, results, view, wording
 from opbench.running.launch import command, launch, log_file
 from opbench.store import reading
 from opbench.store.reading import RunStatus
 from opbench.store.writing import set_request
 from opbench.study import Study
+from pages.shared import chosen_models, parts, results, view, wording
 
 DEFAULT_CONCURRENCY = 4
 _EVERY_S = 2
@@ -39,7 +39,7 @@ def panel(status: RunStatus) -> None:
     live(status.run_id)
     with st.container(horizontal=True):
         for page, label in (("trade_off", "Trade-off"), ("oracle_gap", "Oracle gap"), ("latency", "Latency")):
-            st.page_link(f"dashboard/{page}.py", label=f"See the {label.lower()}", icon=":material/arrow_forward:")
+            st.page_link(f"pages/views/{page}.py", label=f"See the {label.lower()}", icon=":material/arrow_forward:")
     _failures(status)
     study, _ = reading.run_study(results.opened().store, status.run_id)
     with st.expander("The same from the command line", icon=":material/terminal:"):

@@ -3,13 +3,13 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.shared import parts, results, view
 from opbench.analysis import published
 from opbench.analysis.latency import STAGE_LABELS
 from opbench.figures import theme
 from opbench.figures.latency import latency_bars
 from opbench.store.reading import RunStatus
 from opbench.types import Benchmark
+from pages.shared import parts, results, view
 
 BENCHMARKS: dict[str, Benchmark | None] = {"both": None, "op": "op", "locomo": "locomo"}
 
@@ -69,7 +69,7 @@ def show_run(status: RunStatus) -> None:
         frame = parts.pick_model(results.latency(status.run_id, seen, fresh_only, BENCHMARKS[benchmark]))
     if not frame["n"].any():
         st.info("No record with a time to show yet.", icon=":material/hourglass_empty:")
-        st.page_link("dashboard/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
     else:
         show_times(frame, theme.provenance(recorded=status.recorded), "latency", "Latency by stage, measured")
         load = "at concurrency 1" if data.study.latency_probe else "under the load told in the table"

@@ -8,8 +8,8 @@ import os
 import streamlit as st
 from pydantic import SecretStr
 
-from dashboard.shared import parts
 from opbench.models import Availability, ModelClient, Registry, probe
+from pages.shared import parts
 
 #: Session state of the password inputs, by environment variable.
 KEY_PREFIX = "key-"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from dashboard.shared import wording
-from dashboard.shared.parts import csv, plain
+from pages.shared import wording
+from pages.shared.parts import csv, plain
 
 
 def test_plain_text_keeps_its_signs() -> None:

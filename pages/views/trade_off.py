@@ -5,12 +5,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.shared import parts, results, view
 from opbench.analysis import published
 from opbench.analysis.tradeoff import UNITS
 from opbench.figures import theme
 from opbench.figures.tradeoff import tradeoff_heatmap
 from opbench.store.reading import RunStatus
+from pages.shared import parts, results, view
 
 
 def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
@@ -83,11 +83,11 @@ def show_run(current: view.View, status: RunStatus) -> None:
             "on a memory system other than BASE.",
             icon=":material/info:",
         )
-        st.page_link("dashboard/launch.py", label="To the Launch page", icon=":material/play_circle:")
+        st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
     elif frame[["op_change", "locomo_change"]].isna().all(axis=None):
         reasons = sorted({*frame["op_note"], *frame["locomo_note"]} - {""})
         st.info(f"Nothing can be compared yet: {parts.plain('; '.join(reasons))}.", icon=":material/hourglass_empty:")
-        st.page_link("dashboard/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_changes(frame, UNITS[kind], mark, "trade-off")

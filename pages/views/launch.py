@@ -8,7 +8,6 @@ from typing import Any
 import streamlit as st
 
 import mitigations
-from dashboard.shared import chosen_models, parts, results, view, watching, wording
 from opbench.benchmarks import load
 from opbench.errors import OpbenchError
 from opbench.figures import theme
@@ -19,6 +18,7 @@ from opbench.running.prepare import prepare
 from opbench.running.quote import Quote, quote
 from opbench.study import Study, make_study
 from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES, Corpus
+from pages.shared import chosen_models, parts, results, view, watching, wording
 
 EMBEDDED = "smollm2-135m"
 DATA = {"auto": "benchmark data", "sample": "bundled sample"}

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.shared import results
-from dashboard.shared.parts import plain
 from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunStatus, find_run
+from pages.shared import results
+from pages.shared.parts import plain
 
 PUBLISHED = "published"
 _RUN, _RULE, _FIRST = "run", "rule", "first"

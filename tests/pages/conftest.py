@@ -9,9 +9,9 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.shared import results
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store, open_store
+from pages.shared import results
 
 Open = Callable[..., AppTest]
 
@@ -45,7 +45,7 @@ def visit(store: Store) -> Open:
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         if page != "trade_off":
             # AppTest knows the pages once the entry has run.
-            app.run().switch_page(f"dashboard/{page}.py")
+            app.run().switch_page(f"pages/views/{page}.py")
         for name, value in parameters.items():
             app.query_params[name] = value
         app.run()

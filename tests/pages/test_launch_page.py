@@ -10,7 +10,6 @@ from pydantic import SecretStr
 from sqlalchemy import select
 from streamlit.testing.v1 import AppTest
 
-from dashboard.shared import watching
 from opbench.running.launch import Launched, log_file
 from opbench.running.prepare import prepare
 from opbench.store.claims import new_worker
@@ -19,8 +18,9 @@ from opbench.store.reading import run_ids
 from opbench.store.schema import runs
 from opbench.store.writing import beat
 from opbench.study import Study
-from tests.dashboard.conftest import Open
-from tests.dashboard.made_run import FAULT, MADE, write_run
+from pages.shared import watching
+from tests.pages.conftest import Open
+from tests.pages.made_run import FAULT, MADE, write_run
 
 KEY = "sk-typed-in-the-session"
 
@@ -132,8 +132,8 @@ def test_base_alone_with_a_post_processor_is_no_study(visit: Open) -> None:
 def test_the_form_is_kept_when_one_looks_at_another_page(visit: Open) -> None:
     app = visit("launch")
     app.number_input(key="limit").set_value(7).run()
-    app.switch_page("dashboard/latency.py").run()
-    app.switch_page("dashboard/launch.py").run()
+    app.switch_page("pages/views/latency.py").run()
+    app.switch_page("pages/views/launch.py").run()
     assert app.number_input(key="limit").value == 7
 
 

@@ -3,12 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.shared import parts, results, view
 from opbench.analysis import published
 from opbench.analysis.tradeoff import UNITS
 from opbench.figures import theme
 from opbench.figures.gap import oracle_gap
 from opbench.store.reading import RunStatus
+from pages.shared import parts, results, view
 
 
 def show_gap(frame: pd.DataFrame, mark: str, name: str) -> None:
@@ -79,7 +79,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
     if frame["op"].isna().all():
         reasons = "; ".join(sorted(set(frame["missing"]) - {""}))
         st.info(f"No OP-Bench average yet: {parts.plain(reasons)}.", icon=":material/hourglass_empty:")
-        st.page_link("dashboard/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_gap(frame, mark, "oracle-gap")

@@ -14,8 +14,8 @@ from opbench.store.bundle import export_run
 from opbench.store.database import Store, open_store
 from opbench.store.writing import create_run
 from opbench.study import make_study
-from tests.dashboard.conftest import Open
-from tests.dashboard.made_run import MADE, write_run
+from tests.pages.conftest import Open
+from tests.pages.made_run import MADE, write_run
 
 PAGES = ("trade_off", "oracle_gap", "latency")
 
@@ -116,7 +116,7 @@ def test_rule_and_speakers_are_the_same_on_all_pages(visit: Open, store: Store) 
     app = visit(run=MADE)
     app.sidebar.radio(key="rule").set_value("instance").run()
     app.sidebar.toggle(key="first").set_value(True).run()
-    app.switch_page("dashboard/oracle_gap.py").run()
+    app.switch_page("pages/views/oracle_gap.py").run()
     assert app.sidebar.radio(key="rule").value == "instance"
     assert "rule: instance" in words(app).replace("\\", "")
     assert "first speakers only" in words(app)
@@ -196,7 +196,7 @@ def test_nothing_below_the_pages_imports_streamlit() -> None:
 
 
 def test_no_page_turns_text_into_html_or_computes_on_scores_by_sql() -> None:
-    for file in [ROOT / "app.py", *(ROOT / "dashboard").rglob("*.py")]:
+    for file in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         source = file.read_text(encoding="utf-8")
         assert "unsafe_allow_html" not in source
         assert "sqlalchemy" not in source

@@ -9,7 +9,7 @@ DEV := $(VENV)/.installed-dev
 
 app: $(DONE)
 	@$(BIN)/python tools/first_start.py
-	$(BIN)/streamlit run app.py
+	$(BIN)/streamlit run app.py --server.headless false --server.showEmailPrompt false
 
 test: $(DEV)
 	@tools/test-needs.sh
@@ -19,6 +19,9 @@ check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(DEV)
+	$(BIN)/python -m tests.speed.bench
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -17,7 +17,7 @@ from opbench.errors import ModelError
 from opbench.judges.base import Evidence, Judge
 from opbench.memories.base import MemorySystem
 from opbench.running.calls import CallStore
-from opbench.running.prompts import response_messages, system_prompt
+from opbench.running.response_prompts import response_messages, system_prompt
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Corpus, Instance, Message, Score

@@ -23,7 +23,7 @@ from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Judge
 from opbench.memories import MemoryContext, MemorySystem, make_memory
 from opbench.models import Embedder, ModelClient, Registry, get_embedder, load_registry
-from opbench.running.prompts import prompts_sha256
+from opbench.running.response_prompts import prompts_sha256
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store
 from opbench.store.writing import create_run

@@ -16,7 +16,7 @@ from opbench.memories.rag import observations, turns
 from opbench.models import cost
 from opbench.running.plan import Plan, make_plan
 from opbench.running.prepare import Prepared
-from opbench.running.prompts import response_messages
+from opbench.running.response_prompts import response_messages
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.study import BASE, NO_MITIGATION, Configuration

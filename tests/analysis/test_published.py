@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -139,10 +138,8 @@ def test_differences_finds_a_changed_number(tmp_path: Path) -> None:
     assert line.startswith("op_scores.csv: Qwen3-8B BASE: ")
 
 
-def test_files_equal_the_published_json_where_it_is_there() -> None:
-    """Where the data isn't (OPBENCH_DATA), the numbers are pinned by the tests here and in tests/figures alone."""
-    file = Path(os.environ.get("OPBENCH_DATA", "nowhere")) / "published" / "op_bench_results.json"
-    assert not file.exists() or published.differences(file) == []
+def test_files_equal_the_published_json(real_data: Path) -> None:
+    assert published.differences(real_data / "published" / "op_bench_results.json") == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rq1": {}}'])

@@ -1,5 +1,6 @@
 # make app: open the dashboard.  make test: run the tests.  Both set up what they need, and are quick when it is there.
 PYTHON ?= python3
+PORT ?= 8501
 VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
@@ -9,7 +10,8 @@ DEV := $(VENV)/.installed-dev
 
 app: $(DONE)
 	@$(BIN)/python tools/first_start.py
-	$(BIN)/streamlit run app.py --server.headless false --server.showEmailPrompt false
+	@(sleep 4; $(BIN)/python -m webbrowser http://127.0.0.1:$(PORT) >/dev/null 2>&1) &
+	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: $(DEV)
 	@tools/test-needs.sh

@@ -57,7 +57,7 @@ def latency_bars(frame: pd.DataFrame, mark: str = "", title: str = "Latency by s
     longest = max((sum(_seconds(cells.get((*row, stage))) or 0.0 for stage in STAGES) for row in rows), default=0.0)
     figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal", legend_y=-0.3)
     figure.update_xaxes(title_text="seconds, mean", title_font_size=12, range=[0, longest * 1.22 or 1.0])
-    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 
 

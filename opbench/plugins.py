@@ -6,12 +6,21 @@ The file registers what it brings when it is loaded: `mitigations.registry.regis
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from opbench.errors import UsageError
+
+#: SHA-256 (hex) of the plugin files that this process has loaded, by file name.
+_loaded: dict[str, str] = {}
+
+
+def loaded_plugins() -> dict[str, str]:
+    """SHA-256 of every loaded plugin file: part of a study's hash, since its code makes the results."""
+    return dict(_loaded)
 
 
 def load_plugins(files: Sequence[Path]) -> None:
@@ -27,6 +36,7 @@ def load_plugins(files: Sequence[Path]) -> None:
             raise UsageError(f"{file}: no such plugin file. Give the path of a Python file (.py).")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
+        _loaded[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
         try:
             spec.loader.exec_module(module)
         except Exception as error:

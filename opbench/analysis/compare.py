@@ -106,7 +106,9 @@ class Change:
         if value is None or reference is None:
             return cls.missing(note, n)
         points = value - reference
-        return cls(points, 100.0 * points / reference if reference > 0 else math.nan, n, note)
+        if reference <= 0:
+            return cls(points, math.nan, n, f"{note}, no relative change: the reference is 0")
+        return cls(points, 100.0 * points / reference, n, note)
 
 
 def reference_of(key: Key) -> Key:

@@ -56,7 +56,10 @@ def tradeoff(
     frame["op_change"] = op[f"op_change_{kind}"]
     frame["op_n"] = op["n_paired"]
     frame["op_n_planned"] = op["n_planned"]
-    frame["op_note"] = op["pairing"].where(op["n_planned"] > 0, op["missing"])
+    # An average over some of the subtypes is said to be one, wherever it stands.
+    partial = ("without " + op["left_out"]).where(op["partial"].astype(bool), "")
+    note = op["pairing"].where(op["n_planned"] > 0, op["missing"])
+    frame["op_note"] = [", ".join(part for part in parts if part) for parts in zip(note, partial, strict=True)]
     frame["locomo_change"] = locomo[f"change_{kind}"]
     frame["locomo_n"] = locomo["n_paired"]
     frame["locomo_n_planned"] = locomo["n_planned"]

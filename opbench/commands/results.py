@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 from opbench.analysis import audit
 from opbench.analysis.aggregate import RULES, Rule
 from opbench.analysis.latency import latency, spending
-from opbench.analysis.locomo import locomo_table
+from opbench.analysis.locomo import METRICS, locomo_table
 from opbench.analysis.op import op_table
 from opbench.commands.options import print_json, print_table, rows_of, the_store
 from opbench.errors import UsageError
@@ -108,9 +109,15 @@ def table_command(
     rule = _rule(aggregate)
     store = the_store()
     data = read_run(store, find_run(store, run))
+    if metric is not None and metric not in METRICS:
+        raise UsageError(f"no metric '{metric}'. There are: {', '.join(METRICS)}.")
     frame = _frame(data, of, rule, metric, first_only, fresh_only)
     if as_csv:
-        typer.echo(frame.to_csv(index=False), nl=False)
+        # What the notes say must not be lost where a file goes on alone.
+        marked = frame.assign(run=data.run_id, judge=data.study.judge).assign(
+            comparable=data.comparable, recorded=data.recorded
+        )
+        typer.echo(marked.to_csv(index=False), nl=False)
         return
     notes = _notes(data, of, rule, first_only)
     if as_json:
@@ -181,7 +188,13 @@ def export_command(
     """Write a run as one bundle file. Benchmark sentences may not be passed on: see --no-texts."""
     store = the_store()
     run_id = find_run(store, run)
-    typer.echo(str(export_run(store, run_id, file or Path(f"{run_id}{SUFFIX}"), texts=not no_texts)))
+    stem = run_id if run_id.startswith(run) else slug(run)
+    typer.echo(str(export_run(store, run_id, file or Path(f"{stem}{SUFFIX}"), texts=not no_texts)))
+
+
+def slug(name: str) -> str:
+    """A run's name as a file name."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
 
 
 def import_command(file: Annotated[Path, typer.Argument(help="A bundle that 'opbench export' wrote.")]) -> None:

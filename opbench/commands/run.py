@@ -24,6 +24,7 @@ from opbench.running.quote import quote
 from opbench.running.worker import execute
 from opbench.store.database import Store
 from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
+from opbench.store.writing import set_request
 from opbench.study import Study, make_study, read_study
 
 _LINE_EVERY_S = 10.0
@@ -58,6 +59,8 @@ def run_command(
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file with methods of your own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell calls, tokens and cost; run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    # A page that starts a run has asked for "go" already; what it asks meanwhile, pause or stop, must stay asked.
+    keep_request: Annotated[bool, typer.Option("--keep-request", hidden=True)] = False,
 ) -> None:
     """Run a study, or go on with it: the same study again does only what is missing."""
     load_plugins(plugin or [])
@@ -87,6 +90,8 @@ def run_command(
     if dry_run:
         _print_quote(store, prepared, concurrency, as_json)
         return
+    if not keep_request:
+        set_request(store, prepared.run_id, "go")
     status = asyncio.run(_run(store, prepared, concurrency))
     if as_json:
         print_json(status.to_dict())
@@ -206,7 +211,8 @@ def status_command(
 
 
 def _headline(status: RunStatus) -> str:
-    activity = "working" if status.working else "recorded" if status.recorded else "done" if status.complete else "idle"
+    ended = "done" if status.complete else "incomplete"
+    activity = "working" if status.working else "recorded" if status.recorded else ended
     missing = f", {status.unscored} without a score" if status.unscored else ""
     name = f" ({status.name})" if status.name else ""
     return (
@@ -229,4 +235,5 @@ def _print_failures(store: Store, status: RunStatus) -> None:
     if status.errors:
         for row in failures(store, status.run_id).head(5).itertuples(index=False):
             typer.echo(f"  {row.instance} {row.memory}/{row.mitigation}: {row.reason}")
+    if status.errors or status.retriable:
         typer.echo("The same command again tries these again.")

@@ -29,6 +29,8 @@ class TextEmbedder(Protocol):
 
     def identity(self) -> dict[str, str]: ...
 
+    async def warm(self) -> None: ...
+
     async def embed(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
@@ -60,6 +62,7 @@ class Rag:
         self._folder = folder
         self._indexes: dict[str, tuple[Any, list[Memory]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._warm = False
 
     def identity(self) -> dict[str, str]:
         return {
@@ -78,10 +81,12 @@ class Rag:
             canonical = json.dumps([self.identity(), texts], ensure_ascii=False, sort_keys=True)
             file = self._folder / f"{hashlib.sha256(canonical.encode()).hexdigest()}.faiss"
             index = await asyncio.to_thread(_load, file, len(texts))
-            if index is None:
-                index = _build(await self._embedder.embed(texts)) if texts else None
-                if index is not None:
-                    await asyncio.to_thread(_keep, index, file)
+            if not self._warm:
+                await self._embedder.warm()
+                self._warm = True
+            if index is None and texts:
+                index = _build(await self._embedder.embed(texts))
+                await asyncio.to_thread(_keep, index, file)
             self._indexes[user.conversation] = (index, memories)
 
     async def search(self, user: User, query: str, k: int) -> list[Memory]:

@@ -39,6 +39,10 @@ class Embedder(Protocol):
         """What determines the vectors, for hashing."""
         ...
 
+    async def warm(self) -> None:
+        """Load what has to be loaded, so that the first search doesn't pay for it. Asks no endpoint."""
+        ...
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Float32 of shape (n, d), rows L2-normalised, in the texts' order. Raises ModelError."""
         ...
@@ -61,6 +65,9 @@ class EndpointEmbedder:
     def identity(self) -> dict[str, str]:
         return self._spec.identity()
 
+    async def warm(self) -> None:
+        pass
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return await self._client.embed(self.name, texts)
 
@@ -74,6 +81,9 @@ class MiniLM:
 
     def identity(self) -> dict[str, str]:
         return self._spec.identity()
+
+    async def warm(self) -> None:
+        await self.embed(["warm"])
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return await asyncio.to_thread(_encode, list(texts))

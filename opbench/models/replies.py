@@ -51,6 +51,11 @@ def chat_result(data: dict[str, Any], duration_ms: float) -> ChatResult:
 
 
 def _text(message: dict[str, Any]) -> str:
+    """The answer, without what no store can keep: halves of characters (cut-off JSON escapes) and NUL."""
+    return _raw_text(message).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _raw_text(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]

@@ -51,12 +51,17 @@ class CallStore:
         complete: Complete,
         identity: Callable[[str], dict[str, str]],
         cost: Callable[[str, int | None, int | None], float | None],
+        concurrency: Callable[[str], int],
     ) -> None:
-        """`identity` gives what determines a model's answers, `cost` the dollars of (model, tokens in, tokens out)."""
+        """By model name: `identity` is what determines its answers, `concurrency` how many requests it gets at a time.
+
+        `cost` gives the dollars of (model, tokens in, tokens out).
+        """
         self._store = store
         self._complete = complete
         self._identity = identity
         self._cost = cost
+        self._concurrency = concurrency
         self._under_way: dict[str, asyncio.Task[tuple[CallRow, bool]]] = {}
         self._unwritten: dict[str, CallRow] = {}
         self.stats = Stats()
@@ -87,6 +92,7 @@ class CallStore:
                 duration_ms=result.duration_ms,
                 attempts=result.attempts,
                 made_at=time.time(),
+                concurrency=self._concurrency(request.model),
             )
 
         return await self._once(key, make)

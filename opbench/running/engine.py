@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,8 +26,6 @@ from opbench.running.repetition import Embed, embed_missing, score_users
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import FinishedRecord, beat, forget_worker, save_records, save_scores
-
-log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
 _BATCH = 200
@@ -89,6 +86,7 @@ class Engine:
         self.stopping = False
         self._touched: set[tuple[int, str]] = set()
         self._repetition: dict[str, str] = {}
+        self._scoring = asyncio.Lock()
         self._worker = worker
 
     def stop(self) -> None:
@@ -118,7 +116,8 @@ class Engine:
             await self._finished.put(None)
             await writing
             reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
-            await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
+            async with self._scoring:
+                await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
         finally:
             for task in (*workers, writing, beating):
                 task.cancel()
@@ -136,7 +135,7 @@ class Engine:
             if job.record_id is not None:
                 await self._judge_again(job, job.record_id, progress)
                 continue
-            record = await self._guarded(job)
+            record = await self._pipeline.record(job.configuration_id, job.configuration, job.instance)
             if job.instance.id in self._repetition and record.values["status"] == "done":
                 # Without a vector the record is done all the same: the end of the run tries once more.
                 with contextlib.suppress(ModelError):
@@ -150,26 +149,6 @@ class Engine:
             return None
         vectors = await self._embed([answer])
         return self._embedder, np.asarray(vectors[0], dtype=np.float32)
-
-    async def _guarded(self, job: Job) -> FinishedRecord:
-        """The job's record; a fault in a plugin becomes this record's error instead of the end of the run."""
-        try:
-            return await self._pipeline.record(job.configuration_id, job.configuration, job.instance)
-        except Exception as error:
-            if isinstance(error, StoreError):
-                raise
-            log.exception("%s on %s", job.configuration.label, job.instance.id)
-            return FinishedRecord(
-                job.configuration_id,
-                job.instance.id,
-                {
-                    "status": "error",
-                    "error_kind": "internal",
-                    "error": f"{type(error).__name__}: {error}"[:500],
-                    "concurrency": self._concurrency,
-                    "finished_at": time.time(),
-                },
-            )
 
     async def _judge_again(self, job: Job, record_id: int, progress: Progress) -> None:
         row = await asyncio.to_thread(self._stored, record_id)
@@ -216,8 +195,10 @@ class Engine:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             await self._beat(progress)
-            touched, self._touched = self._touched, set()
-            await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
+            # One at a time: an older result must not be written over a newer one.
+            async with self._scoring:
+                touched, self._touched = self._touched, set()
+                await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
 
     async def _beat(self, progress: Progress) -> None:
         calls = self._pipeline.tools.calls.stats
@@ -241,7 +222,7 @@ class Engine:
         )
         if asked == "stop":
             self.stop()
-        elif asked == "pause":
+        elif asked == "pause" and not self.stopping:
             self._go.clear()
         else:
             self._go.set()

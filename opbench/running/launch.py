@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from opbench.running.prepare import prepare
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store
+from opbench.store.writing import set_request
 from opbench.study import Study
 
 #: Flags of `opbench run` that differ from the study's field name.
@@ -45,6 +46,8 @@ def launch(
     prepared = prepare(study)
     prepared.register(store)
     run_id = prepared.run_id
+    # Before the process starts: a pause that is asked for while it starts then stays asked for.
+    set_request(store, run_id, "go")
     file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
     for folder in (file.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +55,7 @@ def launch(
     environment = dict(os.environ) | {name: key.get_secret_value() for name, key in (keys or {}).items()}
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "opbench", "run", str(file), "--concurrency", str(concurrency)],
+            [sys.executable, "-m", "opbench", "run", str(file), "--concurrency", str(concurrency), "--keep-request"],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -62,8 +65,6 @@ def launch(
         )
     # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
     threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
-    # Somebody must take note of its end, or the dead process would look alive for as long as this one lives.
-    threading.Thread(target=process.wait, name=f"end of run {run_id}", daemon=True).start()
     return Launched(run_id, process.pid, log)
 
 

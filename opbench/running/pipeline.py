@@ -6,14 +6,16 @@ Each stage's latency is the time of its own code plus, for every call, the time 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
-from opbench.errors import ModelError
+from opbench.errors import ModelError, StoreError
 from opbench.judges.base import Evidence, Judge
 from opbench.memories.base import MemorySystem
 from opbench.running.calls import CallStore
@@ -21,6 +23,8 @@ from opbench.running.response_prompts import response_messages, system_prompt
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Corpus, Instance, Message, Score
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,20 @@ class Pipeline:
         """The finished record: done with its scores, or an error with its true reason."""
         trace = Trace()
         scores: list[Score] = []
-        error: ModelError | None = None
+        error: tuple[str, str] | None = None
         try:
             await self.respond(configuration, instance, trace)
+        except ModelError as failure:
+            error = (failure.kind, str(failure))
+        except (StoreError, asyncio.CancelledError):
+            raise
+        except Exception as fault:
+            # A plugin's fault is this record's error, not the end of the run; what it had asked for is kept.
+            log.exception("%s on %s", configuration.label, instance.id)
+            error = ("internal", f"{type(fault).__name__}: {fault}"[:500])
+        if error is None:
             scores, judged = await self.judge(instance, trace.response, trace)
             trace.uses += judged
-        except ModelError as failure:
-            error = failure
         keys = [use.key for use in trace.uses]
         return FinishedRecord(
             configuration_id=configuration_id,
@@ -130,7 +141,8 @@ class Pipeline:
         Raises:
             ModelError: a call failed for good, or the model answered nothing.
         """
-        salt = f"{self.tools.run_id}/{configuration.label}" if self.tools.study.latency_probe else ""
+        probe = f"{self.tools.run_id}/{configuration.label}/{instance.id}"
+        salt = probe if self.tools.study.latency_probe else ""
         if configuration.memory != BASE:
             trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
         trace.context = trace.retrieved
@@ -147,6 +159,7 @@ class Pipeline:
             "response_reused": stage.reused,
             "response_prompt_tokens": row.prompt_tokens,
             "response_completion_tokens": row.completion_tokens,
+            "concurrency": row.concurrency,
         }
         trace.costs.append(stage.cost_usd)
         trace.response, trace.finish_reason = row.response, row.finish_reason
@@ -215,7 +228,8 @@ class Pipeline:
         self._book_post(stage, trace, revised.called)
 
     def _book_post(self, stage: _Stage, trace: Trace, called: bool) -> None:
-        if called:
+        # A plugin may forget to say that it asked; its calls count all the same.
+        if called or stage.uses:
             trace.values |= {
                 "post_ms": stage.elapsed_ms(),
                 "post_reused": stage.reused,
@@ -248,7 +262,7 @@ class Pipeline:
         return row
 
     async def judge(self, instance: Instance, response: str, trace: Trace) -> tuple[list[Score], list[CallUse]]:
-        """The judge's scores of a response, and the calls that it rests on."""
+        """The judge's scores of a response and the calls they rest on; a judge that fails gives a missing score."""
         uses: list[CallUse] = []
 
         async def complete(request: ChatRequest) -> ChatResult:
@@ -268,14 +282,24 @@ class Pipeline:
             finish_reason=trace.finish_reason,
             own_facts=profile.observations if profile else (),
         )
-        return await self.tools.judge.score(evidence, complete), uses
+        try:
+            return await self.tools.judge.score(evidence, complete), uses
+        except ModelError as failure:
+            reason, passing = f"judge: {failure.kind}: {failure}", True
+        except (StoreError, asyncio.CancelledError):
+            raise
+        except Exception as fault:
+            log.exception("judge %s on %s", self.tools.judge.name, instance.id)
+            reason, passing = f"judge: internal: {type(fault).__name__}: {fault}"[:500], False
+        metric = "correct" if instance.benchmark == "locomo" else "score"
+        return [Score(metric, None, reason, details={"transport": 1.0} if passing else {})], uses
 
-    def _columns(self, configuration: Configuration, trace: Trace, error: ModelError | None) -> dict[str, Any]:
+    def _columns(self, configuration: Configuration, trace: Trace, error: tuple[str, str] | None) -> dict[str, Any]:
         done = error is None
         return {
             "status": "done" if done else "error",
-            "error_kind": None if error is None else error.kind,
-            "error": None if error is None else str(error),
+            "error_kind": error[0] if error else None,
+            "error": error[1] if error else None,
             "response": trace.response if done else None,
             "finish_reason": trace.finish_reason,
             "draft": trace.draft,

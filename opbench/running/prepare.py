@@ -23,6 +23,7 @@ from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Judge
 from opbench.memories import MemoryContext, MemorySystem, make_memory
 from opbench.models import Embedder, ModelClient, Registry, get_embedder, load_registry
+from opbench.plugins import loaded_plugins
 from opbench.running.response_prompts import prompts_sha256
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store
@@ -31,6 +32,8 @@ from opbench.study import Configuration, Study, study_hash
 from opbench.types import Conversation, Corpus, Instance
 
 RUN_ID_LENGTH = 12
+#: The paper's embedder for repetition (sections 3.2.3 and 4.3); half of OP-Bench's instances are scored by it.
+PAPER_EMBEDDER = "text-embedding-3-small"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         registry.model(study.judge)
     conversations = {instance.user.conversation for instance in instances}
     history = {key: history_sha256(corpus.conversations[key]) for key in sorted(conversations)}
-    decisive = {
+    decisive: dict[str, Any] = {
         "data": corpus.sha256,
         "history": history,
         "response_prompts": prompts_sha256(),
@@ -112,6 +115,8 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
             **({} if is_rule_judge(study.judge) else {"model": registry.model(study.judge).identity()}),
         },
     }
+    if plugins := loaded_plugins():
+        decisive["plugins"] = plugins
     return Prepared(
         study,
         corpus,
@@ -126,7 +131,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         {
             **decisive,
             "data_source": corpus.source,
-            "comparable": judge.comparable,
+            "comparable": judge.comparable and study.embedder == PAPER_EMBEDDER,
             "workbench": __version__,
             "git_commit": git_commit(),
             "python": platform.python_version(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -60,7 +60,8 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
     counts: Counter[str] = Counter()
     naive = 0
     tokens_in = tokens_out = 0.0
-    seconds = 0.0
+    seconds: dict[str, float] = defaultdict(float)
+    probe = prepared.study.latency_probe
     dollars: float | None = 0.0
     sizes = {memory: _memory_tokens(prepared, memory) for memory in prepared.study.memories}
 
@@ -69,7 +70,7 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         counts[model] += calls
         tokens_in += calls * prompt
         tokens_out += calls * answer
-        seconds += calls * pace.seconds(model)
+        seconds[model] += calls * pace.seconds(model)
         price = cost(prepared.registry.model(model), round(calls * prompt), round(calls * answer))
         dollars = None if dollars is None or price is None else dollars + price
 
@@ -89,7 +90,7 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         answer = pace.answer(model)
         plain = job.configuration.mitigation == NO_MITIGATION or method.revises
         # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance.
-        if not plain or (model, memory, job.instance.id) in shared:
+        if probe or not plain or (model, memory, job.instance.id) in shared:
             shared.discard((model, memory, job.instance.id)) if plain else None
             add(model, 1, prompt, answer)
         if before:
@@ -103,7 +104,7 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         round(tokens_in),
         round(tokens_out),
         None if dollars is None else round(dollars, 4),
-        seconds / concurrency,
+        sum(taken / _at_a_time(prepared, model, concurrency) for model, taken in seconds.items()),
         pace.basis(counts),
     )
 
@@ -114,6 +115,11 @@ def _configuration_ids(store: Store, prepared: Prepared) -> dict[Configuration, 
         rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == prepared.run_id)).all()
     known = {Configuration(row.model, row.memory, row.mitigation): row.id for row in rows}
     return known or {each: number for number, each in enumerate(prepared.study.configurations())}
+
+
+def _at_a_time(prepared: Prepared, model: str, concurrency: int) -> int:
+    """Requests that the model gets at a time, whatever the run's concurrency."""
+    return 1 if prepared.study.latency_probe else min(concurrency, prepared.registry.model(model).concurrency)
 
 
 def _plain_responses(plan: Plan) -> set[tuple[str, str, str]]:

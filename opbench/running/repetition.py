@@ -12,6 +12,7 @@ from opbench.judges.repetition import repetition_score
 from opbench.judges.text import strip_thinking
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.store.reading import EMBEDDER_FAILED
 from opbench.store.writing import insert_ignore, save_user_scores
 
 Embed = Callable[[Sequence[str]], Awaitable[np.ndarray]]
@@ -42,7 +43,7 @@ async def embed_missing(store: Store, run_id: str, embedder: str, embed: Embed) 
         try:
             vectors = await embed([answer for _, answer in part])
         except ModelError as error:
-            return f"embedder {embedder}: {error}"
+            return f"{EMBEDDER_FAILED}{embedder}: {error}"
         with store.begin() as connection:
             insert_ignore(
                 connection,

@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 
+from opbench import __version__
 from opbench.errors import StoreError
 from opbench.models import cost
 from opbench.running.calls import CallStore
 from opbench.running.engine import Engine, Progress
 from opbench.running.pipeline import Pipeline, Tools
 from opbench.running.plan import make_plan
-from opbench.running.prepare import Prepared
+from opbench.running.prepare import Prepared, git_commit
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store
-from opbench.store.writing import add_answered_as, set_request
+from opbench.store.writing import add_answered_as, add_execution
 
 
 async def execute(
@@ -41,7 +43,11 @@ async def execute(
     configuration_ids = prepared.register(store)
     worker = new_worker(prepared.run_id, concurrency)
     claim(store, prepared.run_id, worker)
-    set_request(store, prepared.run_id, "go")
+    add_execution(
+        store,
+        prepared.run_id,
+        {"at": time.time(), "workbench": __version__, "git_commit": git_commit(), "concurrency": concurrency},
+    )
     plan = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
     tools = make_tools(store, prepared, concurrency)
     engine = Engine(
@@ -85,6 +91,7 @@ def make_tools(store: Store, prepared: Prepared, concurrency: int) -> Tools:
         prepared.client.complete,
         lambda name: registry.model(name).identity(),
         lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
+        lambda name: min(concurrency, registry.model(name).concurrency),
     )
     return Tools(
         prepared.study,

@@ -12,12 +12,13 @@ import base64
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Table, delete, func, select
+from sqlalchemy import Table, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from opbench import __version__
@@ -38,6 +39,20 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "scores": ("raw",),
 }
 _MEMBERS = ("configurations", "instances", "records", "scores", "user_scores", "embeddings")
+
+
+#: What a damaged or made-up zip can raise.
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    ValidationError,
+)
 
 
 def export_run(store: Store, run_id: str, file: Path, *, texts: bool = True) -> Path:
@@ -105,7 +120,7 @@ def _rows(store: Store, run_id: str, name: str, texts: bool) -> Iterator[dict[st
 def import_run(store: Store, file: Path) -> str:
     """Read a bundle into the store, whole or not at all; returns the run's id here.
 
-    Reading the same bundle again changes nothing; a bundle that holds more records of the same run replaces it.
+    Reading the same bundle again changes nothing; another bundle of the same run replaces it.
 
     Raises:
         DataError: not a bundle, damaged, changed, of a newer format or too large; one line that says which.
@@ -122,14 +137,15 @@ def import_run(store: Store, file: Path) -> str:
         Study.model_validate(run["study"])
     except OSError as error:
         raise DataError(f"{file}: can't be read ({error.strerror}).") from error
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, ValidationError) as error:
+    except _DAMAGES as error:
         raise DataError(f"{file}: isn't a whole bundle ({type(error).__name__}: {error}). Export it again.") from error
     run_id = run["id"] if str(run["id"]).startswith("rec-") else f"rec-{run['id']}"
+    contents = hashlib.sha256(json.dumps(manifest["sha256"], sort_keys=True).encode()).hexdigest()
     with store.begin() as connection:
-        known = connection.scalar(select(func.count()).where(s.records.c.run_id == run_id)) or 0
-        there = connection.scalar(select(func.count()).where(s.runs.c.id == run_id)) or 0
-    if there and known >= len(tables["records"]):
+        provenance = connection.scalar(select(s.runs.c.provenance).where(s.runs.c.id == run_id)) or {}
+    if provenance.get("bundle_sha256") == contents:
         return run_id
+    run["provenance"] = {**run["provenance"], "bundle_sha256": contents}
     try:
         _insert(store, run, run_id, tables)
     except (SQLAlchemyError, KeyError, TypeError) as error:

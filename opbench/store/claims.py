@@ -8,12 +8,11 @@ import time
 import uuid
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from opbench.errors import UsageError
 from opbench.store.database import Store
-from opbench.store.schema import workers
-from opbench.store.writing import beat, forget_worker
+from opbench.store.schema import runs, workers
 
 #: How long a worker may be silent before it counts as dead: on this host, where its process is there, and elsewhere.
 _SILENT_HERE = 60.0
@@ -38,23 +37,22 @@ def new_worker(run_id: str, concurrency: int) -> dict[str, Any]:
 def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
     """Take the run for this worker; rows of workers that died are forgotten.
 
-    Every starter first writes its own row and then looks: of two that start at once the earlier one stays.
+    One transaction, which first locks the run: of two that start at once the second waits, looks, and is refused.
 
     Raises:
         UsageError: another process is at work on the run; says which.
     """
-    beat(store, worker)
     with store.begin() as connection:
-        rows = connection.execute(select(workers).where(workers.c.run_id == run_id, workers.c.id != worker["id"])).all()
-    for row in rows:
-        if not worker_alive(row.host, row.pid, row.heartbeat_at):
-            forget_worker(store, row.id)
-        elif (row.started_at, row.id) < (worker["started_at"], worker["id"]):
-            forget_worker(store, worker["id"])
-            raise UsageError(
-                f"run {run_id} is being worked on by process {row.pid} on {row.host}. "
-                "Watch it with 'opbench status', or stop it first."
-            )
+        connection.execute(update(runs).where(runs.c.id == run_id).values(request=runs.c.request))
+        rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
+        for row in rows:
+            if row.id != worker["id"] and worker_alive(row.host, row.pid, row.heartbeat_at):
+                raise UsageError(
+                    f"run {run_id} is being worked on by process {row.pid} on {row.host}. "
+                    "Watch it with 'opbench status', or stop it first."
+                )
+        connection.execute(delete(workers).where(workers.c.run_id == run_id))
+        connection.execute(workers.insert().values(**worker))
 
 
 def worker_alive(host: str, pid: int, heartbeat_at: float) -> bool:

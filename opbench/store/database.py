@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from opbench.errors import StoreError
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 26011372  # any fixed number: PostgreSQL's advisory lock while the schema is upgraded
 
 
@@ -69,8 +70,9 @@ def open_store(url: str) -> Store:
     """
     try:
         parsed = make_url(url)
-        label = parsed.render_as_string(hide_password=True)
-    except ArgumentError:
+        # Parameters may hold a password too.
+        label = parsed.set(query={}).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
         raise StoreError(
             "OPBENCH_STORE isn't a database URL. Use sqlite:////path/file.sqlite3 or postgresql+psycopg://user@host/database."
         ) from None
@@ -96,7 +98,7 @@ def open_store(url: str) -> Store:
 
 def _upgrade(engine: Engine, label: str) -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     script = ScriptDirectory.from_config(config)
     head = script.get_current_head()
     with engine.connect() as connection:

@@ -17,6 +17,9 @@ from opbench.store.database import Store
 from opbench.store.rundata import RunData
 from opbench.study import Study
 
+#: How the reason of a repetition score begins that is missing because the embedder failed.
+EMBEDDER_FAILED = "embedder "
+
 _CONFIGURATION = (s.configurations.c.model, s.configurations.c.memory, s.configurations.c.mitigation)
 
 
@@ -34,6 +37,8 @@ class RunStatus:
     errors: int
     unscored: int
     """Done records that lack a score of the run's judge (repetition is scored by user and not counted)."""
+    retriable: int
+    """Scores that are missing for a passing reason (the judge or the embedder failed): the next start tries again."""
     error_kinds: dict[str, int]
     missing_reasons: dict[str, int]
     by_configuration: pd.DataFrame
@@ -52,8 +57,8 @@ class RunStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether every record is done and none of its scores is missing for a passing reason."""
-        return self.done == self.planned
+        """Whether every record is done and no score is missing for a passing reason."""
+        return self.done == self.planned and not self.retriable
 
     @property
     def seconds_left(self) -> float | None:
@@ -85,15 +90,17 @@ def find_run(store: Store, wanted: str | None) -> str:
     """
     with store.begin() as connection:
         rows = connection.execute(
-            select(s.runs.c.id, s.runs.c.name).order_by(s.runs.c.created_at.desc(), s.runs.c.id)
+            select(s.runs.c.id, s.runs.c.name, s.runs.c.recorded).order_by(s.runs.c.created_at.desc(), s.runs.c.id)
         ).all()
     if not rows:
         raise UsageError("there is no run in this store yet. Start one with 'opbench run'.")
     if wanted is None:
         return str(rows[0].id)
-    hits = [row.id for row in rows if row.id == wanted] or [
-        row.id for row in rows if row.id.startswith(wanted) or row.name == wanted
+    fitting = [row for row in rows if row.id == wanted] or [
+        row for row in rows if row.id.startswith(wanted) or row.name == wanted
     ]
+    # A run made here is meant before its bundle that came back.
+    hits = [row.id for row in fitting if not row.recorded] or [row.id for row in fitting]
     if len(hits) == 1:
         return str(hits[0])
     if not hits:
@@ -145,6 +152,18 @@ def run_status(store: Store, run_id: str) -> RunStatus:
             )
             or 0
         )
+        retriable = connection.scalar(
+            select(func.count())
+            .select_from(s.scores)
+            .join(s.records, s.records.c.id == s.scores.c.record_id)
+            .where(s.records.c.run_id == run_id, s.scores.c.retriable)
+        )
+        users = connection.execute(
+            select(s.user_scores.c.reason, func.count())
+            .join(s.configurations, s.configurations.c.id == s.user_scores.c.configuration_id)
+            .where(s.configurations.c.run_id == run_id, s.user_scores.c.value.is_(None))
+            .group_by(s.user_scores.c.reason)
+        ).all()
         rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
         alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
         rate = None
@@ -178,8 +197,9 @@ def run_status(store: Store, run_id: str) -> RunStatus:
         done=int(by_configuration["done"].sum()),
         errors=int(by_configuration["errors"].sum()),
         unscored=unscored,
+        retriable=(retriable or 0) + sum(count for reason, count in users if str(reason).startswith(EMBEDDER_FAILED)),
         error_kinds={str(kind): count for kind, count in kinds},
-        missing_reasons={str(reason): count for reason, count in missing},
+        missing_reasons={str(reason): count for reason, count in [*missing, *users]},
         by_configuration=by_configuration,
         request=run.request,
         working=bool(alive),

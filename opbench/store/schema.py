@@ -106,6 +106,7 @@ records = Table(
     Column("retrieval_reused", Boolean),
     Column("post_reused", Boolean),
     Column("response_reused", Boolean),
+    # Of the response's call: what the latency was taken at, wherever the call was made.
     Column("concurrency", Integer),
     Column("post_prompt_tokens", Integer),
     Column("post_completion_tokens", Integer),
@@ -133,6 +134,8 @@ calls = Table(
     Column("completion_tokens", Integer),
     Column("cost_usd", Float),
     Column("duration_ms", Float, nullable=False),
+    # Requests at a time that the run let through to the model when the call was made.
+    Column("concurrency", Integer),
     Column("attempts", Integer, nullable=False),
     Column("made_at", Float, nullable=False),
 )

@@ -35,6 +35,7 @@ class CallRow:
     duration_ms: float
     attempts: int
     made_at: float
+    concurrency: int | None = None
 
     def values(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -123,6 +124,8 @@ def create_run(
                 for ordinal, instance in enumerate(instances)
             ],
         )
+        if study.name:
+            connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(name=study.name))
         rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == run_id)).all()
     return {Configuration(r.model, r.memory, r.mitigation): r.id for r in rows}
 
@@ -233,6 +236,14 @@ def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
             connection.execute(delete(s.user_scores).where(*(s.user_scores.c[name] == row[name] for name in key)))
         if rows:
             connection.execute(s.user_scores.insert(), list(rows))
+
+
+def add_execution(store: Store, run_id: str, execution: dict[str, Any]) -> None:
+    """Keep in the provenance what went on with the run: commit, version and time of every execution."""
+    with store.begin() as connection:
+        provenance = dict(connection.execute(select(s.runs.c.provenance).where(s.runs.c.id == run_id)).scalar_one())
+        provenance["executions"] = [*provenance.get("executions", []), execution]
+        connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(provenance=provenance))
 
 
 def add_answered_as(store: Store, run_id: str, answered_as: dict[str, set[str]]) -> None:

@@ -108,13 +108,17 @@ def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
             st.badge("not comparable with the paper", icon=":material/warning:", color="orange")
     if not data.comparable:
         with st.expander(f"Judge “{plain(data.study.judge)}”: why not comparable, and how it scores"):
-            st.markdown(_how_it_scores(data.study.judge))
+            st.markdown(_how_it_scores(data.study.judge, data.study.embedder))
 
 
-def _how_it_scores(judge: str) -> str:
-    """Markdown: the judge's definition where it is ours."""
+def _how_it_scores(judge: str, embedder: str) -> str:
+    """Markdown: what differs from the paper, and the judge's definition where it is ours."""
     if judge != "offline":
-        return "The judge itself says that its numbers can't stand beside the paper's, which are GPT-4o-mini's."
+        return (
+            "The paper's judge is GPT-4o-mini with the public prompts, and its repetition scores rest on "
+            f"text-embedding-3-small. Here they are {plain(judge)} and {plain(embedder)}, with the prompts that the "
+            "provenance names."
+        )
     return (
         "The paper's numbers are GPT-4o-mini's judgements; these come from rules over the wording of a response. "
         "They tell configurations of one run apart, and nothing else. "
@@ -147,7 +151,8 @@ def published_provenance(*remarks: str) -> None:
     with st.expander("Provenance: where these figures come from", icon=":material/fingerprint:"):
         st.markdown(
             f"Figures only, as published with {PAPER} (`web/data/research_results.json` of the authors' repository), "
-            "kept in `results/published/`. Judge: GPT-4o-mini; 1,700 instances, 20 users."
+            "kept in `results/published/`. Judge: GPT-4o-mini. Some rows of table 2 rest on first speakers only "
+            "(`opbench audit`)."
         )
         for remark in remarks:
             st.markdown(f"- {remark}")

@@ -29,14 +29,14 @@ def show_times(frame: pd.DataFrame, mark: str, name: str, title: str) -> None:
         "mitigation": "post-processor",
         "stage": "stage",
         "mean_ms": milliseconds("mean", "Arithmetic mean"),
-        "std_ms": milliseconds("± std", "Sample standard deviation"),
+        "std_ms": milliseconds("± std", "Sample standard deviation; the paper doesn't tell which it prints"),
         "median_ms": milliseconds("median", "Half of the records took less"),
         "p95_ms": milliseconds("p95", "95 of 100 records took less"),
         "n": st.column_config.NumberColumn("n", format="%d", help="Records that had this stage"),
         "n_reused": st.column_config.NumberColumn(
             "reused", format="%d", help="Of these, with a call made for another record: it keeps the time it took then"
         ),
-        "concurrency": st.column_config.TextColumn("concurrency", help="Records at a time while this was measured"),
+        "concurrency": st.column_config.TextColumn("concurrency", help="Requests the model got at a time"),
     }
     if frame["model"].nunique() > 1:
         columns = {"model": "model"} | columns

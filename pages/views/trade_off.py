@@ -91,6 +91,9 @@ def show_run(current: view.View, status: RunStatus) -> None:
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_changes(frame, UNITS[kind], mark, "trade-off")
+        for note in sorted(set(frame["op_note"])):
+            if "without " in note:
+                st.warning(f"The OP-Bench average is over a part of the subtypes: {parts.plain(note)}.")
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 

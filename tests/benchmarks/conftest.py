@@ -1,7 +1,6 @@
 """Real data by OPBENCH_DATA, and small data folders that a test can damage."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +16,8 @@ OP, LOCOMO = "opbench/sample_overpersonalized.json", "locomo/sample.json"
 
 
 @pytest.fixture(scope="session")
-def real_folder() -> Path:
-    folder = os.environ.get("OPBENCH_DATA")
-    if not folder:
-        pytest.fail("these tests need the real benchmark files: set OPBENCH_DATA to the folder that holds them")
-    return Path(folder)
+def real_folder(real_data: Path) -> Path:
+    return real_data
 
 
 @pytest.fixture(scope="session")

@@ -21,9 +21,13 @@ class WordEmbedder:
     def __init__(self, version: str = "1") -> None:
         self.version = version
         self.texts: list[str] = []
+        self.warmed = False
 
     def identity(self) -> dict[str, str]:
         return {"version": self.version}
+
+    async def warm(self) -> None:
+        self.warmed = True
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
         self.texts += texts
@@ -91,6 +95,7 @@ async def test_the_index_is_kept_and_shared_by_both_speakers(tmp_path: Path) -> 
     await memory.ingest(OTHER, HISTORY)
     await memory.ingest(USER, HISTORY)
     assert again.texts == []
+    assert again.warmed, "before any search, whose time is taken"
     assert await memory.search(OTHER, "tea", 3) == await memory.search(USER, "tea", 3)
 
 

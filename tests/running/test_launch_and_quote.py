@@ -70,6 +70,18 @@ def test_launched_runs_go_on_by_themselves_pause_and_end(home: Path) -> None:
         assert run_status(store, launched.run_id).name == "from a page"
 
 
+def test_a_paused_run_can_be_interrupted(home: Path) -> None:
+    with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
+        use_endpoint(home, endpoint)
+        store = open_store(settings().store_url)
+        launched = launch(store, Study(**STUDY), concurrency=2)
+        _until(lambda: run_status(store, launched.run_id).done > 3)
+        set_request(store, launched.run_id, "pause")
+        _until(lambda: _steady(lambda: run_status(store, launched.run_id).done))
+        os.kill(launched.pid, signal.SIGINT)
+        _until(lambda: not run_status(store, launched.run_id).working, seconds=10)
+
+
 def test_a_stopped_run_goes_on_when_it_is_launched_again(home: Path) -> None:
     with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
         use_endpoint(home, endpoint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from opbench.memories.none import NoMemory
 from opbench.running.calls import CallStore
 from opbench.running.pipeline import Pipeline, Tools
 from opbench.store.database import Store, open_store
+from opbench.store.reading import run_status
 from opbench.store.writing import FinishedRecord, create_run, save_records
 from opbench.study import Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Complete, Instance, Score, Session, User
@@ -89,7 +91,9 @@ class Bench:
         self.memory = FixedMemory(found)
         self.store = store
         self.ids = create_run(store, "r", self.study, "h", {}, [*self.corpus.op, *self.corpus.locomo])
-        self.calls = CallStore(store, model, lambda name: {"name": name}, lambda name, i, o: (i or 0) * 0.001)
+        self.calls = CallStore(
+            store, model, lambda name: {"name": name}, lambda name, i, o: (i or 0) * 0.001, lambda name: 3
+        )
         self.pipeline = Pipeline(
             Tools(
                 self.study,
@@ -282,3 +286,53 @@ async def test_the_stored_request_has_what_was_asked(store: Store) -> None:
 
 def bench_question() -> str:
     return load("sample").op[0].question
+
+
+class BrokenJudge(LengthJudge):
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+    async def score(self, evidence: Evidence, complete: Complete) -> list[Score]:
+        raise self.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "again"),
+    [
+        (ModelError("j: refused", kind="rate_limit", model="j"), "judge: rate_limit: j: refused", True),
+        (KeyError("score"), "judge: internal: KeyError: 'score'", False),
+    ],
+)
+async def test_a_judge_that_fails_costs_the_score_and_not_the_answer(
+    store: Store, fault: Exception, reason: str, again: bool
+) -> None:
+    bench = Bench(store, Model())
+    bench.pipeline.tools = replace(bench.pipeline.tools, judge=BrokenJudge(fault))
+    record = await bench.run("base", "none")
+    assert (record.values["status"], record.values["response"]) == ("done", "An answer.")
+    (score,) = record.scores
+    assert (score.value, score.reason, bool(score.details.get("transport"))) == (None, reason, again)
+    save_records(store, "r", [record])
+    status = run_status(store, "r")
+    assert status.retriable == int(again)
+
+
+async def test_a_fault_in_a_method_is_the_records_error_and_keeps_what_was_paid(store: Store) -> None:
+    class Asks:
+        name, label, family, revises, calls, prompt_sha256 = "asks", "Asks", "filter", False, 1, "x"
+
+        async def process(self, question: str, memories: Any, ask: Any, search: Any = None) -> Any:
+            await ask([("user", "hm?")])
+            raise ZeroDivisionError("oh")
+
+    bench = Bench(store, Model())
+    bench.pipeline.tools.mitigations["reminder"] = Asks()  # type: ignore[assignment]
+    record = await bench.run("fixed", "reminder")
+    assert (record.values["status"], record.values["error_kind"]) == ("error", "internal")
+    assert record.values["error"] == "ZeroDivisionError: oh"
+    assert [call.kind for call in record.calls] == ["retrieval", "chat"]
+
+
+async def test_the_concurrency_is_that_of_the_call(store: Store) -> None:
+    record = await Bench(store, Model()).run("base", "none")
+    assert record.values["concurrency"] == 3, "what the model got at a time, not the run's 4"

@@ -251,3 +251,97 @@ def test_damaged_and_changed_bundles_are_refused(store: Store, ids: dict[Configu
     with pytest.raises(DataError, match=r"scores\.jsonl was changed after the export"):
         import_run(other, changed)
     assert run_ids(other) == []
+
+
+def test_a_missing_score_for_a_passing_reason_is_not_complete(store: Store, ids: dict[Configuration, int]) -> None:
+    for configuration in ids:
+        for instance in INSTANCES:
+            finished = record(ids, configuration, instance.id)
+            finished.judge, finished.scores = "offline", [Score("score", 0.5)]
+            save_records(store, "r1", [finished])
+    assert run_status(store, "r1").complete
+    failed = record(ids, BASE, INSTANCES[0].id)
+    failed.judge, failed.scores = "j", [Score("score", None, "judge: auth: no key", details={"transport": 1.0})]
+    save_records(store, "r1", [failed])
+    status = run_status(store, "r1")
+    assert (status.done, status.unscored, status.retriable, status.complete) == (9, 1, 1, False)
+    assert status.missing_reasons == {"judge: auth: no key": 1}
+
+
+def test_an_embedder_that_failed_is_told_and_tried_again(store: Store, ids: dict[Configuration, int]) -> None:
+    row = {
+        "configuration_id": ids[BASE],
+        "user_id": ANA.id,
+        "metric": "repetition",
+        "judge": "e",
+        "value": None,
+        "n": 0,
+    }
+    save_user_scores(store, [row | {"reason": "embedder e: can't be reached"}])
+    status = run_status(store, "r1")
+    assert status.retriable == 1
+    assert status.missing_reasons == {"embedder e: can't be reached": 1}
+    save_user_scores(store, [row | {"reason": "1 answered, two are needed for a similarity"}])
+    assert run_status(store, "r1").retriable == 0
+
+
+def test_a_changed_run_replaces_its_bundle(store: Store, ids: dict[Configuration, int], tmp_path: Path) -> None:
+    _filled(store, ids)
+    other = open_store(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    import_run(other, export_run(store, "r1", tmp_path / "first.zip"))
+    save_records(
+        store, "r1", [record(ids, RAG, "op/c1/Ana/repetition/1", status="error", error="later", response=None)]
+    )
+    assert import_run(other, export_run(store, "r1", tmp_path / "second.zip")) == "rec-r1"
+    assert read_run(other, "rec-r1").records["status"].tolist() == ["error"]
+
+
+def test_every_single_byte_of_damage_is_one_line(store: Store, ids: dict[Configuration, int], tmp_path: Path) -> None:
+    _filled(store, ids)
+    whole = export_run(store, "r1", tmp_path / "whole.zip").read_bytes()
+    other = open_store(f"sqlite:///{tmp_path / 'other.sqlite3'}")
+    bad = tmp_path / "bad.zip"
+    said = []
+    for place in range(0, len(whole), 7):
+        bad.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            import_run(other, bad)
+        except DataError as error:
+            said.append(str(error))
+    assert said
+    assert not [message for message in said if "\n" in message]
+
+
+def test_a_run_made_here_is_meant_before_its_bundle(
+    store: Store, ids: dict[Configuration, int], tmp_path: Path
+) -> None:
+    create_run(store, "r1", STUDY.model_copy(update={"name": "mine"}), "r1hash", {}, INSTANCES)
+    import_run(store, export_run(store, "r1", tmp_path / "r1.zip"))
+    assert find_run(store, "mine") == "r1"
+    assert find_run(store, "rec-r1") == "rec-r1"
+
+
+def test_a_password_in_the_urls_parameters_is_not_told() -> None:
+    with pytest.raises(StoreError) as refused:
+        open_store("postgresql+psycopg://u@127.0.0.1:1/none?password=s3cret")
+    assert "s3cret" not in str(refused.value)
+    with pytest.raises(StoreError, match="OPBENCH_STORE isn't a database URL"):
+        open_store("postgresql+psycopg://u@127.0.0.1:abc/none")
+
+
+def test_the_first_schema_is_upgraded_in_place(store_url: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    from opbench.store.database import MIGRATIONS
+
+    old = open_store(store_url)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with old.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+    old.close()
+    again = open_store(store_url)
+    with again.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), s.metadata) == []

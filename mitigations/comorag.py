@@ -11,6 +11,7 @@ from mitigations.evidence import Evidence
 from mitigations.method import OneCall, newest_of_near_duplicates
 from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, parse
 from mitigations.prompting import fenced, messages, sections
+from mitigations.questions import RECALL, asks_openly, asks_yes_or_no
 from mitigations.shots import SEPARATOR, load_shots
 
 #: From this share of content words a finding is its sources' own, when the question asks for something.
@@ -19,24 +20,9 @@ ALIGNED = 0.3
 #: sources: there a loose finding would turn the claim into evidence.
 ALIGNED_CLAIM = 0.6
 MAX_FINDINGS = 5
-RECALL = re.compile(
-    r"\b(?:remember|recall|forg[eo]t|remind me"
-    r"|(?:did|have|had) i (?:ever |already )?(?:tell|told|mention(?:ed)?|say|said"
-    r"|shared?)"
-    r"|(?:as )?i (?:once |already |have |had )*(?:told|mentioned)|i was telling you|i said)\b",
-    re.IGNORECASE,
-)
 _NOT_ON_RECORD = re.compile(
     r"\bnot on record\b|\b(?:no|without) (?:record|memory|mention)\b|\bnothing (?:is )?(?:on record|recorded)\b"
     r"|\b(?:not|isn't|never|nowhere) (?:mentioned|stated|recorded)\b",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(r"\b(?:who|whom|whose|what|when|where|which|why|how)\b", re.IGNORECASE)
-_CLAIM_TAG = re.compile(
-    r"\b(?:right|correct|agree|true|isn't it|aren't they|don't you think|no)\s*\?+\W*$", re.IGNORECASE
-)
-_YES_NO = re.compile(
-    r"(?:^|[.!?,]\s+)(?:am|is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might)\b[^.!?]*\?",
     re.IGNORECASE,
 )
 
@@ -85,6 +71,9 @@ class ComoRAG(OneCall):
         found: list[Line] = []
         recall = bool(RECALL.search(evidence.question))
         for entry in parsed.entries:
+            if entry.rejected:
+                parsed.counts[entry.refusal] += 1
+                continue
             if is_marker(entry.text):
                 continue
             absent = bool(_NOT_ON_RECORD.search(entry.text))
@@ -109,11 +98,6 @@ def _threshold(question: str) -> float:
     return ALIGNED if asks_openly(question) else ALIGNED_CLAIM
 
 
-def asks_openly(question: str) -> bool:
-    """Whether the question asks for something (who, when, which …) rather than for a yes to what it says."""
-    return bool(_ASKS.search(question)) and not RECALL.search(question) and not _CLAIM_TAG.search(question)
-
-
 def _is_supported(entry: Entry, evidence: Evidence) -> bool:
     text, sources = entry.text, entry.sources
     if not entry.aligned or (text and is_rejection(text) and not entry.whole):
@@ -127,6 +111,7 @@ def _is_supported(entry: Entry, evidence: Evidence) -> bool:
         or evidence.invented(text, sources)
         or evidence.swaps_person(text, sources)
         or evidence.addresses_user(text, sources)
+        or evidence.reorders(text, sources)
         or evidence.negation_added(text, sources)
         or (len(sources) == 1 and evidence.negation_changed(text, sources[0]))
     )
@@ -134,7 +119,7 @@ def _is_supported(entry: Entry, evidence: Evidence) -> bool:
 
 def _may_borrow(question: str) -> int:
     """How many words a finding may take from a question that doesn't ask openly: from a claim none."""
-    return 1 if _YES_NO.search(question) and not RECALL.search(question) and not _CLAIM_TAG.search(question) else 0
+    return 1 if asks_yes_or_no(question) else 0
 
 
 def _speaks_of_the_question(entry: Entry, evidence: Evidence) -> bool:

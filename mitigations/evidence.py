@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from mitigations.base import Line, Memory
+from mitigations.questions import asks_openly
+from mitigations.roles import reorders
 from mitigations.text import (
     Date,
     capitalised,
@@ -112,6 +114,12 @@ class Evidence:
         as_stored = any(f"({match.group(1)}) " == self._full[number - 1][: match.end()] for number in numbers)
         return text[match.end() :].strip() if own or as_stored else text
 
+    @staticmethod
+    def undated(text: str) -> str:
+        """`text` without a leading `(date)`, whosesoever it is."""
+        match = _LEADING_DATE.match(text)
+        return text[match.end() :].strip() if match and find_dates(match.group(1)) else text
+
     def invented(self, text: str, numbers_: Sequence[int], *, also: str = "") -> str | None:
         """`date`, `number` or `name` if `text` holds one that neither the cited memories nor `also` hold."""
         sources = " \n".join([*(self._full[number - 1] for number in numbers_), also])
@@ -146,10 +154,22 @@ class Evidence:
         return bool(stored) and is_negated(text) != is_negated(stored[place])
 
     def distorts(self, text: str, number: int) -> bool:
-        """Whether `text` says something else than memory `number`: an invented detail, another person, a negation."""
+        """Whether `text` says something else than memory `number`: an invented detail, another person or order, a
+        negation."""
         return bool(
-            self.invented(text, (number,)) or self.swaps_person(text, (number,)) or self.negation_changed(text, number)
+            self.invented(text, (number,))
+            or self.swaps_person(text, (number,))
+            or self.reorders(text, (number,))
+            or self.negation_changed(text, number)
         )
+
+    def reorders(self, text: str, numbers: Sequence[int]) -> bool:
+        """Whether `text` swaps what the cited memories tell: the from and the to, or the doer and another name."""
+        return reorders(text, " \n".join(self.texts[number - 1] for number in numbers))
+
+    def confirms(self, text: str, numbers: Sequence[int]) -> bool:
+        """Whether `text` takes over words of a claim or false memory in the question that no cited memory holds."""
+        return not asks_openly(self.question) and self.borrowed(text, numbers)[0] > 0
 
     def borrowed(self, text: str, numbers: Sequence[int]) -> tuple[int, int]:
         """How many content words of `text` come from the question alone, and how many from the cited memories."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mitigations.base import Ask, Line, Memory, Processed, Reply, Search
 from mitigations.context import Prepared, prepare
 from mitigations.evidence import Evidence
 from mitigations.filtering import ALIGNED, filter_lines
 from mitigations.method import Method, OneCall
-from mitigations.parsing import Parsed, after_last, clean, parse
+from mitigations.parsing import Parsed, after_last, clean, label_pattern, parse
 from mitigations.prompting import fenced, messages, sections
 from mitigations.shots import SEPARATOR, load_shots
 
@@ -46,15 +47,17 @@ class FewShotCoT(OneCall):
         return messages(system, part["closing"], question, memories, before=before)
 
     def parse(self, reply: Reply, evidence: Evidence) -> Parsed:
-        if after_last(clean(reply.text), ("context",), stop=STOP) is None:
+        cut_off = reply.finish_reason == "length"
+        if not cut_off and after_last(clean(reply.text), ("context",), stop=STOP) is None:
             unlabelled = parse(reply, evidence, threshold=VERBATIM)
             if unlabelled.problem:
                 return unlabelled
             entries = tuple(entry for entry in unlabelled.entries if entry.cited and entry.aligned and entry.text)
             unlabelled.counts["unaligned"] += len(unlabelled.entries) - len(entries)
-            problem = None if entries else "no line begins with 'Context:'"
-            return Parsed(unlabelled.wanted, entries, False, unlabelled.counts, problem)
-        parsed = parse(reply, evidence, threshold=ALIGNED, labels=("context",), stop=STOP)
+            rejects_all = unlabelled.rejects_all and not label_pattern(("need", "check")).search(clean(reply.text))
+            problem = None if entries or rejects_all else "no line begins with 'Context:'"
+            return replace(unlabelled, entries=entries, nothing=False, problem=problem)
+        parsed = parse(reply, evidence, threshold=ALIGNED, labels=("context",), stop=STOP, needs_label=True)
         if parsed.problem is None:
             self._count_disagreement(reply, parsed)
         return parsed
@@ -68,7 +71,8 @@ class FewShotCoT(OneCall):
         before_context = re.split(r"^\W*context\b", clean(reply.text), maxsplit=1, flags=re.IGNORECASE | re.MULTILINE)
         verdicts = {int(number): verdict.lower() for number, verdict in _VERDICT.findall(before_context[0])}
         kept = {number for number, verdict in verdicts.items() if verdict == "keep"}
-        in_context = {number for entry in parsed.entries if entry.cited or entry.aligned for number in entry.sources}
+        tied = (entry for entry in parsed.entries if not entry.rejected and (entry.cited or entry.aligned))
+        in_context = {number for entry in tied for number in entry.sources}
         if verdicts and kept != in_context:
             parsed.counts["disagreed"] = 1
 

@@ -6,7 +6,7 @@ from mitigations.base import Line
 from mitigations.context import Prepared
 from mitigations.evidence import Evidence
 from mitigations.method import newest_of_near_duplicates
-from mitigations.parsing import Entry, Parsed, is_rejection
+from mitigations.parsing import Entry, Parsed, may_be_restored
 from mitigations.text import is_in, sentences
 
 #: From this share of content words a kept sentence counts as the memory's own.
@@ -17,13 +17,13 @@ COPIED = 0.9
 
 def filter_lines(parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
     """A kept line passes sentence by sentence. What doesn't align or says something else is dropped; if nothing of a
-    cited line is left, the memory itself stands in for it, as it does for an unnumbered line in other words. Of
-    near-duplicates the newest stays."""
+    cited line is left, the memory itself stands in for it, as it does for an unnumbered line in other words, unless
+    the line has too little of it and no other line aligns. Of near-duplicates the newest stays."""
     lines: list[Line] = []
     for entry in parsed.entries:
-        refused = not entry.aligned and (not entry.cited or is_rejection(entry.text))
+        refused = entry.rejected or not may_be_restored(entry, parsed.entries)
         if refused or evidence.addresses_user(entry.text, entry.sources):
-            parsed.counts["unaligned"] += 1
+            parsed.counts[entry.refusal] += 1
         else:
             lines += _read(entry, parsed, prepared, evidence)
     return newest_of_near_duplicates(_without_parts(lines, prepared), evidence)
@@ -36,11 +36,16 @@ def _read(entry: Entry, parsed: Parsed, prepared: Prepared, evidence: Evidence) 
     number = entry.sources[0]
     if entry.whole:
         return [prepared.stored(number)]
+    if entry.corrected:
+        parsed.counts["restored"] += 1
+        return [prepared.stored(number, altered=True)]
     found = sentences(entry.text)
     good = [
         sentence
         for sentence in found
-        if evidence.share(sentence, (number,)) >= ALIGNED and not evidence.distorts(sentence, number)
+        if evidence.share(sentence, (number,)) >= ALIGNED
+        and not evidence.distorts(sentence, number)
+        and (evidence.is_verbatim(sentence, number) or not evidence.confirms(sentence, (number,)))
     ]
     if not good and not entry.cited:
         parsed.counts["unaligned"] += 1

@@ -12,8 +12,9 @@ from mitigations.base import Ask, Line, Memory, Processed, Reply, Search
 from mitigations.context import Prepared, prepare
 from mitigations.evidence import Evidence
 from mitigations.method import OneCall, newest_of_near_duplicates
-from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, parse, strip_quotes
+from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, may_be_restored, parse, strip_quotes
 from mitigations.prompting import messages, sections
+from mitigations.verdicts import tells_of_nothing
 
 #: From this share of content words a note may stand for its memory.
 ALIGNED = 0.5
@@ -23,11 +24,6 @@ EVIDENCE = 0.8
 USUAL_MEMORIES = 5
 #: From this share of the smaller of two notes' words a newer note that tells of a change replaces an older one.
 SAME_MATTER = 0.4
-_HOLDS_NOTHING = re.compile(
-    r"\b(?:memory|note|it|this|there)\b.{0,40}\b(?:no|not|nothing|doesn't|isn't)\b.{0,40}"
-    r"\b(?:mention\w*|relevan\w*|inform\w*|related|about|state\w*|say\w*|bear\w*|evidence)\b",
-    re.IGNORECASE,
-)
 _CHANGE = re.compile(
     r"\b(?:now|no longer|not any ?more|any ?more|instead|used to|changed?|switched|since then)\b", re.IGNORECASE
 )
@@ -44,10 +40,11 @@ class MARAG(OneCall):
         super().__init__(name, "compression", label, max_tokens=max_tokens, blank_means_nothing=blank_means_nothing)
 
     def parse(self, reply: Reply, evidence: Evidence) -> Parsed:
-        return parse(reply, evidence, threshold=ALIGNED, labels=("notes",), unindexed_threshold=EVIDENCE)
+        parsed = parse(reply, evidence, threshold=ALIGNED, labels=("notes",), unindexed_threshold=EVIDENCE)
+        return replace(parsed, entries=tuple(_judged(entry, evidence) for entry in parsed.entries))
 
     def lines(self, parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
-        notes = [line for entry in parsed.entries for line in _read(entry, parsed.counts, prepared, evidence)]
+        notes = [line for entry in parsed.entries for line in _read(entry, parsed, prepared, evidence)]
         unique = {(line.sources, line.text): line for line in notes}
         return newest_of_near_duplicates(list(unique.values()), evidence)
 
@@ -107,8 +104,19 @@ class MARAGPerMemory(MARAG):
         return prepared.kept(lines, replies, counts)
 
 
-def _read(entry: Entry, counts: Counter[str], prepared: Prepared, evidence: Evidence) -> list[Line]:
+def _judged(entry: Entry, evidence: Evidence) -> Entry:
+    """A note that only says that its memory has nothing is a rejection of that memory."""
+    note = entry.text.partition("|")[0].strip()
+    says_so = bool(note and entry.sources) and _holds_nothing(note) and evidence.share(note, entry.sources) < ALIGNED
+    return replace(entry, aligned=False, rejected=True) if says_so else entry
+
+
+def _read(entry: Entry, parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
     """The note without its evidence; or the memory itself, if the note isn't borne out by it."""
+    counts = parsed.counts
+    if entry.rejected:
+        counts[entry.refusal] += 1
+        return []
     note, bar, quoted = (part.strip() for part in entry.text.partition("|"))
     sources = entry.sources
     if not note and not bar and entry.cited:
@@ -118,11 +126,12 @@ def _read(entry: Entry, counts: Counter[str], prepared: Prepared, evidence: Evid
         number, share = evidence.best(quoted)
         enough = evidence.is_whole(quoted, number) or len(evidence.content(quoted)) > 2
         sources = (number,) if share >= EVIDENCE and enough else ()
+    proven = bool(bar and sources) and _proves(quoted, sources, evidence)
+    tied = bool(sources) and (proven or may_be_restored(entry, parsed.entries))
     held = bool(sources) and _holds_nothing(note) and evidence.share(note, sources) < ALIGNED
-    if not sources or held or is_marker(note) or (not bar and evidence.addresses_user(note, sources)):
+    if not tied or held or is_marker(note) or (not bar and evidence.addresses_user(note, sources)):
         counts["unaligned"] += 1
         return []
-    proven = bool(bar) and _proves(quoted, sources, evidence)
     note = evidence.without_date(note, sources)
     if proven and _is_borne_out(note, sources, evidence):
         verbatim = len(sources) == 1 and evidence.is_verbatim(note, sources[0])
@@ -133,7 +142,7 @@ def _read(entry: Entry, counts: Counter[str], prepared: Prepared, evidence: Evid
 
 
 def _holds_nothing(note: str) -> bool:
-    return is_rejection(note) or bool(_HOLDS_NOTHING.search(note))
+    return is_rejection(note) or tells_of_nothing(note)
 
 
 def _proves(quoted: str, sources: Sequence[int], evidence: Evidence) -> bool:
@@ -144,6 +153,8 @@ def _is_borne_out(note: str, sources: Sequence[int], evidence: Evidence) -> bool
     return not (
         evidence.share(note, sources) < ALIGNED
         or evidence.invented(note, sources)
+        or evidence.confirms(note, sources)
+        or evidence.reorders(note, sources)
         or evidence.swaps_person(note, sources)
         or evidence.addresses_user(note, sources)
         or evidence.negation_added(note, sources)

@@ -117,6 +117,9 @@ class OneCall(Method):
             return prepared.nothing("the model said that no memory is needed", (reply,), parsed.counts)
         lines = self.lines(parsed, prepared, evidence)
         if not lines:
+            if parsed.rejects_all:
+                reason = "the model said of every memory that it names that it isn't needed"
+                return prepared.nothing(reason, (reply,), parsed.counts)
             return prepared.failed(
                 "no line of the reply could be tied to a memory: answered instead of filtering, or made up",
                 (reply,), parsed.counts,

@@ -32,6 +32,25 @@ _PROCEDURE = re.compile(
     r"(?: to (?:the|my) (?:draft|answer|response))?\W*$",
     re.IGNORECASE,
 )
+#: A revision that is only a remark on the draft: it stands.
+_UNCHANGED = re.compile(
+    r"^\W*(?:(?:the |my )?(?:draft|answer|response)?\W*(?:is |was |remains |stays |left |kept )*(?:unchanged|as (?:it )?is)"
+    r"|(?:the )?same(?: (?:answer|text))? as (?:(?:in )?(?:the |my )?(?:draft|above|before)(?: answer| response)?)"
+    r"|(?:identical to|repeat(?:s|ed)?|keep(?:ing)?|see) the draft(?: (?:answer|as (?:it )?is|unchanged))*|as (?:drafted|in the draft)"
+    r"|the draft (?:(?:already |still )?(?:is|was|looks|seems|stands|holds)(?: (?:already|perfectly|quite|still))?"
+    r"(?: (?:fine|good|right|correct|accurate|appropriate|ok|okay))?(?: as (?:it )?(?:is|stands|written))?))\W*$",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(r"^\W*(?:n/a|none|null|nil|nothing|empty|blank)?\W*$", re.IGNORECASE)
+_LEFTOVER_TAG = re.compile(r"</?(?:draft|question|memories|critique|examples?)>", re.IGNORECASE)
+#: A closing note, or a last paragraph, on what was done to the draft.
+_NOTE = re.compile(
+    r"^\W*(?:note\b[^\n]*(?:\n(?![ \t]*\n)[^\n]*)*?\b(?:i(?:'ve| have)? (?:avoided|removed|left out|dropped|omitted|revised"
+    r"|rewrote|rewritten|kept|focused|excluded|did not (?:mention|include|use)|didn't (?:mention|include|use))|this revision"
+    r"|(?:the|this) (?:revised|rewritten) \w+)"
+    r"|this (?:revision|rewrite) (?:\w+ )?(?:avoid|remov|drop|omit|leave|focus|keep|address|correct|does)\w*)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _FENCED_WHOLE = re.compile(r"^```[\w-]*\n(.*)\n```$", re.DOTALL)
 
 
@@ -135,16 +154,19 @@ def normalise_quotes_only(text: str) -> str:
 def _judged(question: str, draft: str, revision: str, critique: str | None, replies: tuple[Reply, ...]) -> Revised:
     if replies[-1].finish_reason == "length":
         return _failed(draft, "cut off by the token limit inside the revision", replies, "truncated", critique)
-    if not revision:
+    if " ".join(revision.split()) == " ".join(draft.split()) or _UNCHANGED.match(normalise(revision)):
+        return Revised("unchanged", draft, critique, None, replies, True)
+    if _EMPTY.match(normalise(revision)):
         return _failed(draft, "nothing stands after 'Revised answer:'", replies, "blank", critique)
     if _CRITIQUE.search(revision) and not _CRITIQUE.search(draft):
         return _failed(draft, "the revision holds a label", replies, "unaligned", critique)
     own = f"{normalise(question)}\n{normalise(draft)}".casefold()
-    talk = [found.group() for found in _PROCEDURE.finditer(normalise(revision)) if found.group().casefold() not in own]
-    if talk:
+    told = normalise(revision)
+    if tags := [tag for tag in _LEFTOVER_TAG.findall(told) if tag.casefold() not in own]:
+        return _failed(draft, f"the revision holds a tag of the prompt: '{tags[0]}'", replies, "unaligned", critique)
+    found = [match.group() for pattern in (_PROCEDURE, _NOTE) for match in pattern.finditer(told)]
+    if talk := [words.strip() for words in found if words.strip().casefold() not in own]:
         return _failed(draft, f"the revision talks about the procedure: '{talk[0]}'", replies, "unaligned", critique)
-    if " ".join(revision.split()) == " ".join(draft.split()):
-        return Revised("unchanged", draft, critique, None, replies, True)
     return Revised("revised", revision, critique, None, replies, True)
 
 

@@ -24,6 +24,9 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _VERDICT = re.compile(r"^\W*(?:M|memory\s*)?\[?\s*(\d{1,3})\s*[\])]?\W+(?:memory\s+)?(yes|no)\b", re.IGNORECASE)
+_VERDICT_AFTER = re.compile(
+    r"^\W*(?:M|memory\s*)?\[?\s*(\d{1,3})\s*[\])]?\W.*(?:[:(–—]|\s-|->|→)\s*(yes|no)\W*$", re.IGNORECASE
+)
 
 
 class SelfReCheck(OneCall):
@@ -45,12 +48,13 @@ class SelfReCheck(OneCall):
         altered: set[int] = set()
         for entry in parsed.entries:
             dropped = (
-                not entry.aligned
+                entry.rejected
+                or not entry.aligned
                 or (entry.text and is_rejection(entry.text) and entry.share < SAME)
                 or (entry.text and evidence.addresses_user(entry.text, entry.sources))
             )
             if dropped:
-                parsed.counts["unaligned"] += 1
+                parsed.counts[entry.refusal] += 1
                 continue
             for number in entry.sources:
                 places, changed, lost = _places(entry.text, number, evidence)
@@ -79,7 +83,8 @@ class SelfReCheckVerdicts(SelfReCheck):
         parsed = self.parse(reply, Evidence(question, prepared.memories))
         if parsed.problem is not None and not (self.blank_means_nothing and parsed.counts["blank"]):
             return prepared.failed(parsed.problem, (reply,), parsed.counts)
-        verdicts = _verdicts(parsed.wanted, len(prepared.memories))
+        rejected = {number: False for entry in parsed.entries if entry.rejected for number in entry.sources}
+        verdicts = rejected | _verdicts(parsed.wanted, len(prepared.memories))
         counts = parsed.counts
         if not verdicts and (parsed.nothing or parsed.problem):
             return prepared.nothing("the model said that no memory is needed", (reply,), counts)
@@ -173,6 +178,6 @@ def _tells_time(sentence: str) -> bool:
 
 
 def _verdicts(wanted: str, size: int) -> dict[int, bool]:
-    matches = filter(None, map(_VERDICT.match, wanted.splitlines()))
+    matches = filter(None, (_VERDICT.match(line) or _VERDICT_AFTER.match(line) for line in wanted.splitlines()))
     found = {int(match.group(1)): match.group(2).lower() == "yes" for match in matches}
     return {number: verdict for number, verdict in found.items() if 1 <= number <= size}

@@ -140,7 +140,7 @@ class Repetition:
         matrix = np.stack([self.vectors[(*key, self.instances[row])] for row in rows]).astype(np.float64)
         total = matrix.sum(axis=0)
         pairs = (total @ total - np.einsum("ij,ij->", matrix, matrix)) / (len(rows) * (len(rows) - 1))
-        return float(np.clip(1.0 - pairs, 0.0, 1.0) * 100.0)
+        return float((1.0 - pairs) * 100.0)
 
 
 def repetition_grid(data: RunData, first_only: bool = False, judge: str | None = None) -> Repetition:

@@ -14,6 +14,7 @@ from opbench.judges.base import Evidence
 from opbench.judges.locomo import locomo_scores
 from opbench.judges.packs import PromptPack
 from opbench.judges.parsing import parse_score, parse_verdict
+from opbench.judges.text import strip_thinking
 from opbench.types import ChatRequest, ChatResult, Complete, Message, Score
 
 VERSION = "1"
@@ -86,15 +87,27 @@ class LLMJudge:
 
 
 def _read(metric: str, result: ChatResult) -> Score:
-    """The score in the judge's reply, or missing with what was wrong with it."""
-    verdict = parse_verdict(result.text) if metric == "correct" else None
-    value = (None if verdict is None else float(verdict)) if metric == "correct" else parse_score(result.text)
+    """The score in the judge's reply, or missing with what was wrong with it.
+
+    A reply that was cut off at the token limit counts only when its last line, which the cut may have changed
+    (`Score: 0` of `Score: 0.8`), isn't needed to read it.
+    """
+    value = _value(metric, result.text)
+    cut = result.finish_reason == "length"
+    if value is not None and cut and _value(metric, strip_thinking(result.text).rpartition("\n")[0]) != value:
+        return Score(metric, None, "judge: the reply was cut off at the token limit", raw=result.text)
     if value is not None:
         return Score(metric, value, raw=result.text)
     what = "verdict" if metric == "correct" else "score"
-    cut = ", cut off at the token limit" if result.finish_reason == "length" else ""
     state = "the reply is empty" if not result.text.strip() else f"no clear {what} in the reply"
-    return Score(metric, None, f"judge: {state}{cut}", raw=result.text)
+    return Score(metric, None, f"judge: {state}{', cut off at the token limit' if cut else ''}", raw=result.text)
+
+
+def _value(metric: str, reply: str) -> float | None:
+    if metric != "correct":
+        return parse_score(reply)
+    verdict = parse_verdict(reply)
+    return None if verdict is None else float(verdict)
 
 
 def _lines(texts: tuple[str, ...]) -> str:

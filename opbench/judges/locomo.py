@@ -27,22 +27,58 @@ from opbench.types import Instance, Score
 
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_DIGITS)}
-_PUNCTUATION = str.maketrans("", "", string.punctuation + "–—…")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_BREAK = re.compile(r"[–—―…]|-{2,}|\.{2,}")
+"""Dashes and dots that part words; `plain` writes `…` as three dots. A hyphen inside a word parts nothing."""
 _STEMMER = PorterStemmer()
 _ROUGE = RougeScorer(["rougeL"], use_stemmer=True)
 _SMOOTHING = SmoothingFunction().method1
+_KIND = r"(?:(?:relevant|specific|such|further|clear|more|other|detailed|exact|personal|explicit|direct) ){0,2}"
+_KNOWN = r"(?:information|info|mention|record|details?|evidence|memory|memories|data|context|recollection|knowledge)"
+_SOURCE = (
+    r"(?:the|my|our|your|their|this|that|these|any|what i)(?: \w+){0,2}? "
+    r"(?:memory|memories|conversations?|dialogues?|chats?|records?|notes|context|history|information|data|transcripts?|"
+    r"messages|logs?)\b"
+)
 _NOT_THERE = re.compile(
     r"\bnot (?:explicitly |specifically |directly )?"
     r"(?:mention|specif|stat(?:e|ed)\b|discuss|available|provid|record|disclos|indicat|given\b|known\b)"
     r"|(?:\b(?:never|not)|n't) (?:been )?(?:explicitly |specifically |directly |ever )?"
     r"(?:mention|specif|stat(?:e|ed)\b|discuss|say\b|said\b|provid|indicat|contain|include)"
-    r"|\bno (?:relevant |specific |such |further )?"
-    r"(?:information|mention|record|details?|evidence|memory|memories|data)\b"
-    r"|(?:\bnot|n't) have (?:any |enough |the |that |a )?(?:information|record|memor|details?|access|context|data)"
-    r"|\b(?:i|we) (?:do not|don't) (?:know|recall|remember|see|find)\b|\bunanswerable\b|^\W*unknown\W*$"
+    rf"|\bno {_KIND}{_KNOWN}\b|\binsufficient {_KIND}{_KNOWN}\b"
+    rf"|(?:\bnot|n't|\bnever) (?:have|had|got|have got|find|found|see|any|enough|sufficient) "
+    rf"(?:any |enough |sufficient |the |that |a |an )?{_KIND}(?:{_KNOWN}|record|access)"
+    rf"|(?:\bnot|n't) have (?:anything|a (?:memory|record)|notes)\b"
+    rf"|\bnothing (?:\w+ ){{0,3}}?(?:in|from|on) {_SOURCE}"
+    r"|\bnothing (?:is|was|has been|have been) (?:mentioned|said|stated|recorded|noted|specified)\b"
+    r"|\bthere(?:'s| is| was) nothing about\b"
+    r"|\b(?:no one|nobody|neither(?: of them| \w+ nor \w+)?) (?:ever )?"
+    r"(?:mentions|mentioned|says|said|specif|states|stated)"
+    r"|\b(?:i|we) (?:do not|don't) (?:know|recall|remember|see|find)\b"
+    r"|\b(?:i|we)(?: have|'ve)(?: got)? (?:absolutely |really )?no (?:idea|clue|way of (?:knowing|telling))\b"
+    r"|^\W*no idea\W*$"
+    r"|\bi(?:'m| am) (?:not aware|unaware) of\b|\bi(?:'m| am) not (?:sure|certain)\b(?!.*\bbut\b)"
+    r"|\bi (?:do not|don't) (?:think|believe) (?:[\w']+ ){1,6}?(?:mention|specif|discuss|stated\b)"
+    r"|\bunanswerable\b|^\W*(?:unknown|n/a|not sure|no answer)\W*$"
     r"|\b(?:can't|cannot|can not|could not|couldn't|unable to) (?:be )?(?:determin|answer|find|tell|say|confirm|infer)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PERSON = (
+    r"\b(?:she|he|they|who|(?-i:(?!(?:The|This|That|These|It|There|Information|Details?|Data|Answer|Memory|Memories|"
+    r"Conversation|Context|We|Nothing)\b)[A-Z][a-z]+))"
+)
+_ANSWERS = re.compile(
+    r"\b(?:do not|don't) (?:know|recall|remember) about (?:you|him|her|them|others|everyone|anyone else)\b"
+    r"|(?:\b(?:never|not)|n't) say (?:no|yes|goodbye|bye|hello|hi|hey|sorry|thanks|thank|please)\b"
+    r"|\bno (?:details?|expense|evidence|memory|data) (?:was |were |is |being )?"
+    r"(?:spared|overlooked|left out|too small|neglected|forgotten|lost)\b"
+    rf"|{_PERSON} (?:(?:was|were|is|are|has been|had been|have been) not|(?:was|were|is|are|had|has)n't(?: been)?) "
+    r"(?:available|given|provided|included)\b"
+    rf"|{_PERSON} (?:can't|cannot|could not|couldn't|(?:was|were|is|are) unable to) (?:find|tell|say|answer|confirm)\b"
+    rf"|{_PERSON} (?:keeps?|kept|left|lost|found|made|took|leaves) (?:\w+ )?no {_KIND}{_KNOWN}\b",
     re.IGNORECASE,
 )
+"""Wordings of an answer that look like a refusal: `no details spared`, `she couldn't find her keys`."""
 
 
 def locomo_scores(instance: Instance, response: str, finish_reason: str | None = None) -> list[Score]:
@@ -95,12 +131,12 @@ def rouge_l(response: str, gold: str) -> float:
 
 def says_not_there(response: str) -> bool:
     """Whether the response says that what was asked is not mentioned or not known."""
-    return bool(_NOT_THERE.search(plain(response)))
+    return bool(_NOT_THERE.search(_ANSWERS.sub(" ", plain(response))))
 
 
 def _tokens(text: str) -> list[str]:
     text = re.sub(r"(?<=\d)[-–/](?=\d)", " ", canonical_dates(plain(text)).lower())
-    words = text.translate(_PUNCTUATION).split()
+    words = _BREAK.sub(" ", text).translate(_PUNCTUATION).split()
     return [_stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and")]
 
 

@@ -12,10 +12,18 @@ N = r"(?:\d+(?:[.,]\d+)?|\.\d+)"
 KEY = r"(?:scores?|ratings?|grade|output|answer|results?|verdict|judge?ment|evaluation|assessment)"
 _POINT = r"(?:[.,]0+)?"
 _ASIDE = r"(?:[ \t]*\([^()\d]*\))?"
+_EXTREME = r"(?:best|worst|perfect|excellent|highest|lowest|max(?:imum)?|min(?:imum)?|good|bad|poor)"
 _ALIEN_SCALE = re.compile(
     r"\b(?:scale|range|score|scored|rate|rated|rating|points?|stars?)\W{0,3}(?:of|from|between|is|in|on)?\W{0,3}"
     rf"[01]\s*(?:-|–|to|and|\.\.+)\s*(?:[2-9]|\d{{2,3}})(?![\d.])|\b(?!1-)\d+-point\b"
-    rf"|\b(?:scored?|rat(?:e|ed|ing))\s*\(?\s*out\s+of\s+(?!1{_POINT}(?![\d.])){N}",
+    rf"|\b(?:scored?|rat(?:e|ed|ing))\s*\(?\s*out\s+of\s+(?!1{_POINT}(?![\d.])){N}"
+    rf"|(?<![\w.,/=-])(?<![=+*/-]\s)(?:[2-9]|\d{{2,3}})(?:\s*=(?!\s*[\d.])|\s+(?:is|being)\s+(?:the\s+)?{_EXTREME}\b"
+    r")"  # `5 = best`
+    r"|(?:^|[(,;]\s*|\b(?:and|score of)\s+)(?:[2-9]|\d{2,3})\s+(?:means?|represents?|denotes?|indicates?|stands? for)\b"
+    rf"|\b{_EXTREME}\s*=\s*(?:[2-9]|\d{{2,3}})(?![\w.,]*\d)"  # `best = 5`
+    rf"|\b[01]\s*{_ASIDE}\s*(?:-|–|to|and|\.\.+)\s*(?:[2-9]|\d{{2,3}})\s*\([^()\d]*{_EXTREME}[^()\d]*\)"
+    r"|\bmax(?:imum)?(?:\s+possible)?(?:\s+(?:score|rating|value|is|of))*\W{0,3}(?:[2-9]|\d{2,3})"
+    r"(?=\s*(?:[;:)\]\n]|[.,](?!\d)|points?\b|$))",
     re.IGNORECASE,
 )
 _ZERO_TO_ONE = (
@@ -41,10 +49,15 @@ _NUMBERED = (
     r"[ \t]*#?\d+(?:\s*(?:,|and|&)\s*\d+)*(?![.,]?\d|\s*/)|#\d+|\d+:\d\d\b"
 )
 _BOUND = (
-    r"(?:\b(?:not|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|above|under|over|"
-    r"at least|at most|up to|minus|deduct\w*|subtract\w*|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|[<>≤≥]=?)"
+    r"(?:\b(?:not|cannot|exceed\w*|surpass\w*|(?:capped|limited) (?:at|to)|"
+    r"a (?:cap|limit|ceiling) of|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|above|under|over|"
+    r"at least|at most|up to|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|[<>≤≥]=?)"
     r"\s*(?:(?:be|an?|of|is|the|by|score|possible|points?|full|perfect|value|at|:|=)\s*){0,5}"
     rf"-?{N}\s*%?(?:\s*/\s*{N})?"
+)
+_DEDUCTION = (
+    r"\b(?:minus|less(?=\s+\d?\.\d)|deduct\w*|subtract\w*|reduced by|lowered by|penalty of|penali[sz]\w+)"
+    rf"\s*(?:(?:an?|of|is|the|by|points?|at|:|=)\s*){{0,5}}-?{N}\s*%?(?:\s*/\s*{N})?"
 )
 #: What is no score, in the order in which it is taken out, and the mark that is left in its place.
 _NOISE = tuple(
@@ -61,6 +74,8 @@ _NOISE = tuple(
         (r"^[ \t]*(?:[-•+][ \t]*)?\(?\d{1,2}(?:\)\.?|[.:])[ \t]+(?=\S)", "§ "),  # list numbers
         (_NUMBERED, "§"),  # `criterion 1`, `#2`, `10:30`
         (rf"[$€£]\s*{N}", "§"),
+        (_DEDUCTION, "minus ¤"),
+        (r"(?<![\w.,])\d(?:[ \t]?[·∙•‧][ \t]?|[.,][ \t]+)\d+(?![\w.,]*\d)(?![.)])", "¤"),  # `0·8`, `0. 8`
         (_BOUND, "¤"),  # `at least 0.8`, `not 1.0`
     )
 )

@@ -9,7 +9,9 @@ confidences, examples, thinking) is taken out first; then the strongest place th
 3. prose (`the score is n`, `I'd give it a n`) and scores of one aspect (`Relevance score: n`);
 4. the only decimal number of the text.
 
-A reply that runs on into a further example is cut there; parts that disagree give None.
+A score that counts something (`Score: 0 memories`), is only supposed (`0.5 would be …`), is revised (`Actually, …`) or
+is followed by another decimal outside brackets is in doubt. A reply that runs on into a further example is cut there;
+parts that disagree give None.
 """
 
 from __future__ import annotations
@@ -50,7 +52,37 @@ _ALTERNATIVE = re.compile(
     r"|\s*(?:,|;|\bor\b|\bto\b|\band\b|\bvs\b\.?|→|/)\s*-?(?:\d*[.,]\d+|\d+\s*%|\d+\s*/\s*\d+)"
     rf"|\s*\bor\b\s*{N}"
 )
-_SECOND = re.compile(rf"[^.\n]{{0,60}}\b(?:and|but|while)\s+(?:an?\s+|only\s+)?{N}\s+(?:for|on|in)\b", re.IGNORECASE)
+_SECOND = re.compile(
+    rf"[^.\n]{{0,60}}(?:\b(?:and|but|while|if|or)|[,;/])\s+(?:an?\s+|only\s+)?{N}\s+(?:for|on|in)\b", re.IGNORECASE
+)
+#: What may follow a labelled whole number, percentage or fraction; `0 memories` and `1 star` count something.
+_ENTIRE = re.compile(
+    r"\s*(?:points?\b|pts\b)?(?:\s*$|[ \t]*\n|\s*(?:[.!](?:\s*[)\]])?(?=\s|$)|[,;:]\s)(?![ \t]*\d)"
+    r"|\s*[()\[\]{}§→]|\s*[–—]|\s+-\s|\s*(?:because|since|as|for|due|given|or (?:higher|lower|above|below))\b"
+    r"|\s+[a-z]\w*[ \t]*:)",
+    re.IGNORECASE,
+)
+_HYPOTHETICAL = re.compile(
+    r"\s*,?\s*(?:would|if|when|unless|might|could|of(?!\s+1\b)|"
+    r"(?:is|are|was)\s+(?:\w+\s+)?(?:given|assigned|awarded|reserved|used|meant|appropriate|warranted|too)\s+"
+    r"(?:(?:only\s+)?(?:if|when|for\s+(?:an?\s+)?(?:responses?|answers?|repl\w+|cases?))|high|low|generous|harsh|strict)"
+    r")\b|[^.;\n()]*\bminus\b",
+    re.IGNORECASE,
+)
+_REVISED = re.compile(
+    r"(?:^|[.!?;:,(\n–—]|\s-\s)\s*(?:(?:but|or|oh|hmm|well|and),?\s+)?"
+    r"(?:actually|wait|sorry|correction|scratch that|hold on|"
+    r"(?:on|upon|after) (?:(?:second|further|closer|more|some) )?(?:reflection|thoughts?|consideration|inspection)|"
+    r"make (?:it|that)|let me (?:re|correct|adjust|lower|raise|change)|rather,"
+    rf"|no\b(?:[.,;:!–—]\s*(?:[a-z']+\s+){{0,5}}|\s+){N})"
+    r"|\b(?:i|i'd|i'll|i'm|we)\s+(?:\w+\s+)?"
+    r"(?:revis\w*|lower\w*|rais\w*|adjust\w*|chang\w*|correct\w*|reduc\w*|updat\w*|reconsider\w*)\s+"
+    r"(?:it|this to|that to|my|the (?:score|rating)|to)\b"
+    r"|\b(?:revised|corrected|adjusted|amended|updated)\s*(?:score\s*)?[:=]"
+    rf"|\b(?:revis|lower|rais|adjust|chang|correct|reduc|updat|amend)\w*\s+(?:\w+\s+){{0,3}}?to\s+(?:an?\s+)?{N}",
+    re.IGNORECASE,
+)
+_BRACKETED = re.compile(r"\([^()\n]*\)|\[[^\[\]\n]*\]")
 _SUM = re.compile(r"(?:[ \t]*[-+*×x/][ \t\d.,()+*×x/-]*\d)?[ \t)]*(?P<equals>=[ \t]*(?=[\d.]))?", re.IGNORECASE)
 
 _FINAL = re.compile(r"^(?:final|overall|total|aggregate|combined)[ \t_]*$", re.IGNORECASE)
@@ -63,7 +95,7 @@ _NO_SCORE_LEAD = re.compile(
     r"^(?:max|maximum|min|minimum|perfect|possible|highest|lowest|threshold|confidence|full|previous|baseline)[ \t_]*$",
     re.IGNORECASE,
 )
-_BAD = r"(?P<bad>¤|nan\b|n/?a\b|null\b|none\b|unknown\b|[-+]?inf(?:inity)?\b|undefined\b|not\b|unscorable\b)"
+_BAD = r"(?P<bad>¤|minus\b|nan\b|n/?a\b|null\b|none\b|unknown\b|[-+]?inf(?:inity)?\b|undefined\b|not\b|unscorable\b)"
 _LEAD = r"(?<![\w-])(?P<lead>\w[\w']*[ \t]+|[A-Za-z]+_)?"
 _BRACKET = r"(?:\([^()\n]*\)|\[[^\]\n]*\])?"
 
@@ -163,7 +195,7 @@ def _in_part(text: str) -> Found:
     for pattern in (_OWN_LINE, _HEAD):
         for match in pattern.finditer(text):
             if pattern is _OWN_LINE or not match["num"].isdigit() or match["pct"] or match["den"]:
-                tiers[1][_reading(match, text, alien)] = None
+                tiers[1][_certain(match, text, alien)] = None
     if not refused:
         for match in _PROSE.finditer(text):
             if match["bad"] or _AFTER.match(text, match.end()):
@@ -173,7 +205,7 @@ def _in_part(text: str) -> Found:
             if match["bad"] or (
                 _AFTER.match(text, match.end()) and (not whole_number or _ARTICLE.search(match["gap"].rstrip(" ~≈(")))
             ):
-                tiers[2][_reading(match, text, alien)] = None
+                tiers[2][_certain(match, text, alien)] = None
         for match in _ANY.finditer(text):
             decimal = not match["num"].lstrip("+-").isdigit() and not match["pct"] and not match["den"]
             if (decimal or (match["den"] and number(match["den"]) in (1, 10, 100))) and _ENDS.match(text, match.end()):
@@ -194,7 +226,35 @@ def _place(match: re.Match[str], text: str, alien: bool, tiers: list[Found], tie
         tier = 0
     elif lead and not _PLAIN_LEAD.match(lead):
         tier = 2
-    tiers[tier][_reading(match, text, alien)] = None
+    tiers[tier][_certain(match, text, alien)] = None
+
+
+def _certain(match: re.Match[str], text: str, alien: bool) -> float | None:
+    """As `_reading`, or None when what follows counts something, is only supposed, revises or names another score."""
+    value = _reading(match, text, alien)
+    if value is None:
+        return None
+    rest = text[_end(match, text) :]
+    stars = re.match(r"\s*stars?\b", rest, re.IGNORECASE)
+    if stars and match["den"]:
+        rest = rest[stars.end() :]
+    if (match["num"].isdigit() or match["pct"]) and not _ENTIRE.match(rest):
+        return None
+    if _HYPOTHETICAL.match(rest) or _REVISED.search(rest):
+        return None
+    for other in _ANY.finditer(_BRACKETED.sub(" ", rest)):
+        plain_decimal = not other["num"].lstrip("+-").isdigit() and not other["pct"] and not other["den"]
+        if plain_decimal and _reading(other, other.string, False) not in (None, value):
+            return None
+    return value
+
+
+def _end(match: re.Match[str], text: str) -> int:
+    """Where the score ends, with the sum that it may begin: `0.5 + 0.2 = 0.7`."""
+    result = _SUM.match(text, match.end())
+    if result and result["equals"] and (total := _ANY.match(text, result.end())):
+        return _end(total, text)
+    return match.end()
 
 
 def _reading(match: re.Match[str], text: str, alien: bool) -> float | None:

@@ -60,6 +60,7 @@ _TAKEN_BACK = re.compile(
     r"|\b(?:revised|corrected|changed)\s+(?:to|label|verdict)\b",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"</?\s*(?:label|verdict|judge?ment|result|decision|(?:final_)?answer)\s*>", re.IGNORECASE)
 _CHOICE = re.compile(
     r"\b(?:correct|wrong|incorrect)\b\s*(?:/|\bor\b|\bvs\b\.?|\|)\s*\b(?:correct|wrong|incorrect)\b", re.IGNORECASE
 )
@@ -80,7 +81,7 @@ def parse_verdict(text: str) -> bool | None:
     """
     text = plain(strip_thinking(text))
     outside, labels = _json_labels(text)
-    outside = _CHOICE.sub(" ", re.sub(r"[*`\"_{}]", "", outside))
+    outside = _CHOICE.sub(" ", re.sub(r"[*`\"_{}]", "", _TAG.sub("\n", outside)))
     formal = [reading for part in parts(outside) for reading in _formal(part)]
     if labels or formal:
         return _one([*labels, *formal])

@@ -145,3 +145,13 @@ def test_passwords_in_addresses_go_and_other_words_stay() -> None:
     assert scrub("at https://me:secret@host/v1", None) == "at https://host/v1"
     assert scrub("qwen3-8b: http://h/v1 knows no 'sk'", KEY) == "qwen3-8b: http://h/v1 knows no 'sk'"
     assert scrub("a short one: EMPTY", "EMPTY") == "a short one: [key]"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [("cut \ud83d", "cut ?"), ("nul \0 inside", "nul \ufffd inside"), ("whole 🐝", "whole 🐝")]
+)
+def test_what_no_store_can_keep_is_taken_out_of_an_answer(content: str, text: str) -> None:
+    from opbench.models.replies import chat_result
+
+    data = {"choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}]}
+    assert chat_result(data, 1.0).text == text

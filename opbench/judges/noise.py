@@ -50,8 +50,8 @@ _NUMBERED = (
 )
 _BOUND = (
     r"(?:\b(?:not|cannot|exceed\w*|surpass\w*|(?:capped|limited) (?:at|to)|"
-    r"a (?:cap|limit|ceiling) of|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|above|under|over|"
-    r"at least|at most|up to|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|[<>≤≥]=?)"
+    r"a (?:cap|limit|ceiling) of|rather than|instead of|(?:less|more|greater|lower|higher|worse|better) than|below|"
+    r"above|under|over|at least|at most|up to|by|threshold|max(?:imum)?|min(?:imum)?)\b|n't\b|[<>≤≥]=?)"
     r"\s*(?:(?:be|an?|of|is|the|by|score|possible|points?|full|perfect|value|at|:|=)\s*){0,5}"
     rf"-?{N}\s*%?(?:\s*/\s*{N})?"
 )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 
+from opbench.judges.doubts import BRACKETED, ENTIRE, HYPOTHETICAL, REVISED
 from opbench.judges.noise import KEY, N, has_other_scale, number, unmarked, without_noise
 from opbench.judges.text import parts, plain, strip_thinking
 from opbench.judges.verdicts import parse_verdict
@@ -55,35 +56,7 @@ _ALTERNATIVE = re.compile(
 _SECOND = re.compile(
     rf"[^.\n]{{0,60}}(?:\b(?:and|but|while|if|or)|[,;/])\s+(?:an?\s+|only\s+)?{N}\s+(?:for|on|in)\b", re.IGNORECASE
 )
-#: What may follow a labelled whole number, percentage or fraction; `0 memories` and `1 star` count something.
-_ENTIRE = re.compile(
-    r"\s*(?:points?\b|pts\b)?(?:\s*$|[ \t]*\n|\s*(?:[.!](?:\s*[)\]])?(?=\s|$)|[,;:]\s)(?![ \t]*\d)"
-    r"|\s*[()\[\]{}§→]|\s*[–—]|\s+-\s|\s*(?:because|since|as|for|due|given|or (?:higher|lower|above|below))\b"
-    r"|\s+[a-z]\w*[ \t]*:)",
-    re.IGNORECASE,
-)
-_HYPOTHETICAL = re.compile(
-    r"\s*,?\s*(?:would|if|when|unless|might|could|of(?!\s+1\b)|"
-    r"(?:is|are|was)\s+(?:\w+\s+)?(?:given|assigned|awarded|reserved|used|meant|appropriate|warranted|too)\s+"
-    r"(?:(?:only\s+)?(?:if|when|for\s+(?:an?\s+)?(?:responses?|answers?|repl\w+|cases?))|high|low|generous|harsh|strict)"
-    r")\b|[^.;\n()]*\bminus\b",
-    re.IGNORECASE,
-)
-_REVISED = re.compile(
-    r"(?:^|[.!?;:,(\n–—]|\s-\s)\s*(?:(?:but|or|oh|hmm|well|and),?\s+)?"
-    r"(?:actually|wait|sorry|correction|scratch that|hold on|"
-    r"(?:on|upon|after) (?:(?:second|further|closer|more|some) )?(?:reflection|thoughts?|consideration|inspection)|"
-    r"make (?:it|that)|let me (?:re|correct|adjust|lower|raise|change)|rather,"
-    rf"|no\b(?:[.,;:!–—]\s*(?:[a-z']+\s+){{0,5}}|\s+){N})"
-    r"|\b(?:i|i'd|i'll|i'm|we)\s+(?:\w+\s+)?"
-    r"(?:revis\w*|lower\w*|rais\w*|adjust\w*|chang\w*|correct\w*|reduc\w*|updat\w*|reconsider\w*)\s+"
-    r"(?:it|this to|that to|my|the (?:score|rating)|to)\b"
-    r"|\b(?:revised|corrected|adjusted|amended|updated)\s*(?:score\s*)?[:=]"
-    rf"|\b(?:revis|lower|rais|adjust|chang|correct|reduc|updat|amend)\w*\s+(?:\w+\s+){{0,3}}?to\s+(?:an?\s+)?{N}",
-    re.IGNORECASE,
-)
-_BRACKETED = re.compile(r"\([^()\n]*\)|\[[^\[\]\n]*\]")
-_SUM = re.compile(r"(?:[ \t]*[-+*×x/][ \t\d.,()+*×x/-]*\d)?[ \t)]*(?P<equals>=[ \t]*(?=[\d.]))?", re.IGNORECASE)
+_SUM = re.compile(r"(?:[ \t]*[-+*×x/][ \t\d.,()+*×x/-]{0,100}\d)?[ \t)]*(?P<equals>=[ \t]*(?=[\d.]))?", re.IGNORECASE)
 
 _FINAL = re.compile(r"^(?:final|overall|total|aggregate|combined)[ \t_]*$", re.IGNORECASE)
 _PLAIN_LEAD = re.compile(
@@ -185,27 +158,28 @@ def _in_part(text: str) -> Found:
         return {_reading(whole, text, False): None}
     alien = has_other_scale(text)
     text = without_noise(text)
+    doubts = _Doubts(text)
     refused = bool(_REFUSAL.search(text))
     tiers: list[Found] = [{}, {}, {}, {}]
     others: Found = {}
     for match in _BOXED.finditer(text):
         tiers[0][_reading(match, text, alien)] = None
     for match in _LABEL.finditer(text):
-        _place(match, text, alien, tiers, 1)
+        _place(match, doubts, alien, tiers, 1)
     for pattern in (_OWN_LINE, _HEAD):
         for match in pattern.finditer(text):
             if pattern is _OWN_LINE or not match["num"].isdigit() or match["pct"] or match["den"]:
-                tiers[1][_certain(match, text, alien)] = None
+                tiers[1][_certain(match, doubts, alien)] = None
     if not refused:
         for match in _PROSE.finditer(text):
             if match["bad"] or _AFTER.match(text, match.end()):
-                _place(match, text, alien, tiers, 2)
+                _place(match, doubts, alien, tiers, 2)
         for match in _GIVE.finditer(text):
             whole_number = bool(match["num"] and match["num"].isdigit() and not match["pct"] and not match["den"])
             if match["bad"] or (
                 _AFTER.match(text, match.end()) and (not whole_number or _ARTICLE.search(match["gap"].rstrip(" ~≈(")))
             ):
-                tiers[2][_certain(match, text, alien)] = None
+                tiers[2][_certain(match, doubts, alien)] = None
         for match in _ANY.finditer(text):
             decimal = not match["num"].lstrip("+-").isdigit() and not match["pct"] and not match["den"]
             if (decimal or (match["den"] and number(match["den"]) in (1, 10, 100))) and _ENDS.match(text, match.end()):
@@ -217,7 +191,7 @@ def _in_part(text: str) -> Found:
     return next((tier for tier in tiers if tier), {})
 
 
-def _place(match: re.Match[str], text: str, alien: bool, tiers: list[Found], tier: int) -> None:
+def _place(match: re.Match[str], doubts: _Doubts, alien: bool, tiers: list[Found], tier: int) -> None:
     """Puts a labelled number into the tier that the word before its label asks for."""
     lead = match["lead"] or ""
     if _NO_SCORE_LEAD.match(lead):
@@ -226,56 +200,80 @@ def _place(match: re.Match[str], text: str, alien: bool, tiers: list[Found], tie
         tier = 0
     elif lead and not _PLAIN_LEAD.match(lead):
         tier = 2
-    tiers[tier][_certain(match, text, alien)] = None
+    tiers[tier][_certain(match, doubts, alien)] = None
 
 
-def _certain(match: re.Match[str], text: str, alien: bool) -> float | None:
+class _Doubts:
+    """What in a text takes a score before it back: its last revision, and decimals outside brackets."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.revised = max((match.start() for match in REVISED.finditer(text)), default=-1)
+        self.brackets = [match.span() for match in BRACKETED.finditer(text)]
+        open_text = BRACKETED.sub(lambda match: " " * len(match.group()), text)
+        self.last_of = {value: start for start, value in _decimals(open_text, 0, len(text))}
+
+    def after(self, end: int, value: float) -> bool:
+        if self.revised >= end or REVISED.match(self.text[end : end + 100]):
+            return True
+        if any(start >= end and other != value for other, start in self.last_of.items()):
+            return True
+        inside = next((stop for start, stop in self.brackets if start < end < stop), end)
+        return any(other != value for _, other in _decimals(self.text, end, inside))
+
+
+def _decimals(text: str, start: int, stop: int) -> list[tuple[int, float]]:
+    """Where the text holds decimals that may be scores."""
+    return [
+        (match.start(), value)
+        for match in _ANY.finditer(text, start, stop)
+        if not (match["num"].lstrip("+-").isdigit() or match["pct"] or match["den"])
+        and (value := _reading(match, text, False)) is not None
+    ]
+
+
+def _certain(match: re.Match[str], doubts: _Doubts, alien: bool) -> float | None:
     """As `_reading`, or None when what follows counts something, is only supposed, revises or names another score."""
-    value = _reading(match, text, alien)
-    if value is None:
+    text = doubts.text
+    value, total = _reading(match, text, alien), _total(match, text)
+    if value is None or total is None:
         return None
-    rest = text[_end(match, text) :]
-    stars = re.match(r"\s*stars?\b", rest, re.IGNORECASE)
-    if stars and match["den"]:
-        rest = rest[stars.end() :]
-    if (match["num"].isdigit() or match["pct"]) and not _ENTIRE.match(rest):
+    end = total.end()
+    if match["den"] and (stars := re.compile(r"\s*stars?\b", re.IGNORECASE).match(text, end)):
+        end = stars.end()
+    if (match["num"].isdigit() or match["pct"]) and not ENTIRE.match(text, end):
         return None
-    if _HYPOTHETICAL.match(rest) or _REVISED.search(rest):
-        return None
-    for other in _ANY.finditer(_BRACKETED.sub(" ", rest)):
-        plain_decimal = not other["num"].lstrip("+-").isdigit() and not other["pct"] and not other["den"]
-        if plain_decimal and _reading(other, other.string, False) not in (None, value):
+    return None if HYPOTHETICAL.match(text, end) or doubts.after(end, value) else value
+
+
+def _total(match: re.Match[str], text: str) -> re.Match[str] | None:
+    """The result of the sum that a number begins (`0.5 + 0.2 = 0.7`), else the number; None in doubt."""
+    for _ in range(5):
+        if _ALTERNATIVE.match(text, match.end()):
             return None
-    return value
-
-
-def _end(match: re.Match[str], text: str) -> int:
-    """Where the score ends, with the sum that it may begin: `0.5 + 0.2 = 0.7`."""
-    result = _SUM.match(text, match.end())
-    if result and result["equals"] and (total := _ANY.match(text, result.end())):
-        return _end(total, text)
-    return match.end()
+        result = _SUM.match(text, match.end())
+        if not result or not result["equals"]:
+            return None if result and re.match(r"[ \t]*[-+*×]+[ \t]*\d*[.,]\d", result.group()) else match
+        if not (total := _ANY.match(text, result.end())):
+            return None
+        match = total
+    return None
 
 
 def _reading(match: re.Match[str], text: str, alien: bool) -> float | None:
     """A matched number on the scale 0 to 1, or None when it is off the scale or in doubt."""
     if match.groupdict().get("bad"):
         return None
-    if _ALTERNATIVE.match(text, match.end()):
+    total = _total(match, text)
+    if total is None:
         return None
-    result = _SUM.match(text, match.end())
-    if result and result["equals"]:
-        total = _ANY.match(text, result.end())
-        return _reading(total, text, alien) if total else None
-    if result and re.match(r"[ \t]*[-+*×]+[ \t]*\d*[.,]\d", result.group()):
+    value = number(total["num"])
+    if value is None or total["num"].startswith("-") or _SECOND.match(text, total.end()):
         return None
-    value = number(match["num"])
-    if value is None or match["num"].startswith("-") or _SECOND.match(text, match.end()):
-        return None
-    if match["pct"]:
+    if total["pct"]:
         value = None if 0 < value < 1 else value / 100
-    elif match["den"]:
-        top = number(match["den"])
+    elif total["den"]:
+        top = number(total["den"])
         value = None if not top or top > 100 or (top > 1 and 0 < value < 1) else value / top
     elif alien:
         return None

@@ -35,9 +35,11 @@ _LABEL_LINE = re.compile(
 )
 _OWN_LINE = re.compile(rf"^[^\w\n]*{_LABEL}[^\w\n?]*$", re.IGNORECASE | re.MULTILINE)
 _HEAD = re.compile(rf"\A\W*{_LABEL}{_REST}", re.IGNORECASE | re.MULTILINE)
-_SENTENCE = re.compile(rf"(?<=[.!?;:])\s[^\w\n]*{_LABEL}(?P<rest>[^\w\n?]*(?:$|[.!;]\s))", re.IGNORECASE | re.MULTILINE)
+_SENTENCE = re.compile(
+    rf"(?<=[.!?;:])\s[^\w\n]{{0,9}}{_LABEL}(?P<rest>[^\w\n?]*(?:$|[.!;]\s))", re.IGNORECASE | re.MULTILINE
+)
 _STATEMENT = re.compile(
-    r"(?:(?:^|(?<=[.!?;:])\s)\W*(?:(?:so|thus|hence|therefore|overall),?\s+)?(?:the|this)\s+"
+    r"(?:(?:^|(?<=[.!?;:])\s)\W{0,9}(?:(?:so|thus|hence|therefore|overall),?\s+)?(?:the|this)\s+"
     r"(?:(?:generated|given|model's|ai's|candidate|predicted)\s+)*(?:answer|response|reply|prediction)|\A\W*(?:it|this))"
     r"\s*(?:'s|\bis|(?=\bisn't))\s*(?:(?:fully|completely|entirely|factually|clearly|simply|therefore|thus)\s+)?"
     rf"{_LABEL}{_REST}",

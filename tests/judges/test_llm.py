@@ -111,6 +111,47 @@ async def test_reply_without_one_score_is_missing_with_the_reply_kept(reply: str
     assert "transport" not in score.details
 
 
+CUT = "judge: the reply was cut off at the token limit"
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("It is off the topic.\nScore: 0", None),  # may have been 0.8
+        ("It is off the topic.\nScore: 0.8", None),  # may have been 0.85
+        ("<think>hm\nScore: 0.8\n</think>Score: 0.8", None),
+        ("Score: 0.7\nReason: it stays on the", 0.7),
+        ("Score: 0.7\nNo bees.\nScore: 0.7", 0.7),
+        ("Score: 0.7\nActually, Score: 0", None),
+    ],
+)
+async def test_score_in_the_line_that_the_limit_cut_is_missing(reply: str, value: float | None) -> None:
+    score = await only(FakeModel(reply, "length"))
+    assert (score.value, score.raw) == (value, reply)
+    assert (score.reason is None) == (value is not None)
+    assert value is not None or "cut off at the token limit" in (score.reason or "")
+
+
+async def test_the_reason_tells_of_the_cut() -> None:
+    assert (await only(FakeModel("Off the topic.\nScore: 0", "length"))).reason == CUT
+    assert (await only(FakeModel("Off the topic.\nScore: 0", "stop"))).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("The generated answer would be correct if", None),
+        ("Same day.\nLabel: CORRECT", None),  # may have gone on: only if …
+        ("Label: WRONG\nIt names another", 0.0),
+    ],
+)
+async def test_verdict_in_the_line_that_the_limit_cut_is_missing(reply: str, value: float | None) -> None:
+    instance = locomo("temporal", "When did it rain?", "7 May 2023")
+    scores = {s.metric: s for s in await JUDGE.score(evidence(instance, "In May"), FakeModel(reply, "length"))}
+    assert scores["correct"].value == value
+    assert value is not None or "cut off at the token limit" in (scores["correct"].reason or "")
+
+
 async def test_other_exceptions_are_not_swallowed() -> None:
     class Broken(FakeModel):
         async def __call__(self, request):  # type: ignore[no-untyped-def]

@@ -79,6 +79,25 @@ def test_token_f1(response: str, gold: str, f1: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("May 3–5, 2023", "May 3-5, 2023"),
+        ("3–5 May 2023", "3-5 May 2023"),
+        ("March 26–April 20, 2023", "March 26 - April 20, 2023"),
+        ("2022–2023", "2022-2023"),
+        ("Yes—Caroline did", "Yes, Caroline did"),
+        ("Yes – Caroline did", "Yes, Caroline did"),
+        ("Yes--Caroline did", "Yes, Caroline did"),
+        ("Yes…Caroline did", "Yes, Caroline did"),
+        ("May 7—it rained", "7 May, it rained"),
+    ],
+)
+def test_dashes_and_dots_part_words_as_a_space_does(written: str, same: str) -> None:
+    assert token_f1(written, same) == token_f1(same, written) == 1.0
+    assert bleu1(written, same) == rouge_l(written, same) == 1.0
+
+
+@pytest.mark.parametrize(
     ("response", "gold", "f1"),
     [
         ("Kiwi, Ilka, Ben", "Ben, Kiwi, Ilka", 1.0),
@@ -160,6 +179,34 @@ def test_thinking_is_not_part_of_the_answer() -> None:
         "She did not specify it.",
         "Unknown",
         "I do not have enough information to answer.",
+        "I don't have specific information about that.",
+        "I don't have any specific memory of that.",
+        "I don't have any specific details",
+        "There's nothing in the memories about that.",
+        "I have no idea.",
+        "I’ve no idea.",
+        "I have no clue.",
+        "There is nothing about that in our conversations.",
+        "Nothing was said about it.",
+        "There isn't any information on that.",
+        "There is not enough information.",
+        "I'm not sure.",
+        "I'm not aware of any goat.",
+        "I don't think she mentioned a goat.",
+        "I haven't got any details.",
+        "I don't have anything on that.",
+        "I have no specific memory of it.",
+        "N/A",
+        "Nobody mentioned a goat.",
+        "I couldn't find that.",
+        "I have no recollection of that.",
+        "I do not have any other details about the goat.",
+        "It was not available.",
+        "Information is not available.",
+        "Melanie is not mentioned.",
+        "That detail isn't in my notes: I have no record of it.",
+        "There are no details about it.",
+        "I don't have a clear memory of that.",
     ],
 )
 def test_abstaining_is_correct_for_an_adversarial_question(response: str) -> None:
@@ -178,6 +225,20 @@ def test_abstaining_is_correct_for_an_adversarial_question(response: str) -> Non
         "It was given to her by Ilka.",
         "The unknown painter from Linz.",
         "No, she sold it.",
+        "I don't know about you, but she went to Paris.",
+        "Melanie did not say no; she went to Paris.",
+        "She adopted a dog, with no details spared.",
+        "She was not available on Friday.",
+        "Melanie was not available on Friday.",
+        "She couldn't find her keys.",
+        "Rosa kept no records of her runs.",
+        "She didn't say goodbye.",
+        "They had nothing in the fridge.",
+        "I'm not sure, but I think Paris.",
+        "She had no idea about the party.",
+        "He was not given a dog.",
+        "No expense was spared.",
+        "There was nothing special about it.",
     ],
 )
 def test_an_answer_is_wrong_for_an_adversarial_question(response: str) -> None:

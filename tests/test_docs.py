@@ -1,0 +1,51 @@
+"""What the docs must not lose sight of: settings, commands, files they point at."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from opbench import cli
+from opbench.models import load_registry
+from opbench.settings import ROOT, Settings
+from opbench.study import make_study
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "mitigations" / "README.md"]
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    for name in Settings.model_fields:
+        assert f"`OPBENCH_{name.upper()}`" in text
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    group = typer.main.get_command(cli.app)
+    for name in group.commands:  # type: ignore[attr-defined]
+        assert re.search(rf"opbench {name}\b", text), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readmes_study_and_model_are_accepted(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)
+    study, model = blocks
+    assert make_study(tomllib.loads(study)).name == "gpt-4o-mini, filters"
+    file = tmp_path / "models.toml"
+    file.write_text(model)
+    assert load_registry(ROOT / "models.toml", file).model("my-model").base_url == "http://127.0.0.1:8000/v1"
+
+
+def test_the_benchmarks_data_is_not_in_the_tree() -> None:
+    names = {path.name for path in ROOT.rglob("*.json*") if ".venv" not in path.parts}
+    assert not names & {"locomo10.json", "locomo10_overpersonalized.json", "appendix_cases.jsonl"}

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from mitigations.base import Line, Memory, Reply
 from mitigations.context import Prepared
 from mitigations.evidence import Evidence
+from mitigations.lines import Entry, is_marker, is_rejection
 from mitigations.method import OneCall, newest_of_near_duplicates
-from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, parse
+from mitigations.parsing import Parsed, parse
 from mitigations.prompting import fenced, messages, sections
 from mitigations.questions import RECALL, asks_openly, asks_yes_or_no
 from mitigations.shots import SEPARATOR, load_shots

@@ -5,8 +5,9 @@ from __future__ import annotations
 from mitigations.base import Line
 from mitigations.context import Prepared
 from mitigations.evidence import Evidence
+from mitigations.lines import Entry
 from mitigations.method import newest_of_near_duplicates
-from mitigations.parsing import Entry, Parsed, may_be_restored
+from mitigations.parsing import Parsed, may_be_restored
 from mitigations.text import is_in, sentences
 
 #: From this share of content words a kept sentence counts as the memory's own.

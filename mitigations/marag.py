@@ -11,8 +11,9 @@ from dataclasses import replace
 from mitigations.base import Ask, Line, Memory, Processed, Reply, Search
 from mitigations.context import Prepared, prepare
 from mitigations.evidence import Evidence
+from mitigations.lines import Entry, is_marker, is_rejection, strip_quotes
 from mitigations.method import OneCall, newest_of_near_duplicates
-from mitigations.parsing import Entry, Parsed, is_marker, is_rejection, may_be_restored, parse, strip_quotes
+from mitigations.parsing import Parsed, may_be_restored, parse
 from mitigations.prompting import messages, sections
 from mitigations.verdicts import tells_of_nothing
 

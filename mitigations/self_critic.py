@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from mitigations.base import Ask, Memory, Processed, Reply, Revised, Search
 from mitigations.context import prepare
+from mitigations.lines import strip_quotes
 from mitigations.method import Method, Setting
-from mitigations.parsing import after_last, label_pattern, strip_quotes, strip_thoughts
+from mitigations.parsing import after_last, label_pattern, strip_thoughts
 from mitigations.prompting import fenced, one_line, sections
 from mitigations.text import normalise
 
@@ -34,20 +35,24 @@ _PROCEDURE = re.compile(
 )
 #: A revision that is only a remark on the draft: it stands.
 _UNCHANGED = re.compile(
-    r"^\W*(?:(?:the |my )?(?:draft|answer|response)?\W*(?:is |was |remains |stays |left |kept )*(?:unchanged|as (?:it )?is)"
-    r"|(?:the )?same(?: (?:answer|text))? as (?:(?:in )?(?:the |my )?(?:draft|above|before)(?: answer| response)?)"
-    r"|(?:identical to|repeat(?:s|ed)?|keep(?:ing)?|see) the draft(?: (?:answer|as (?:it )?is|unchanged))*|as (?:drafted|in the draft)"
-    r"|the draft (?:(?:already |still )?(?:is|was|looks|seems|stands|holds)(?: (?:already|perfectly|quite|still))?"
-    r"(?: (?:fine|good|right|correct|accurate|appropriate|ok|okay))?(?: as (?:it )?(?:is|stands|written))?))\W*$",
+    r"^\W*(?:(?:(?:the |my )?(?:draft|answer|response)\W*)?(?:is |was |remains |stays |left |kept )*"
+    r"(?:unchanged|as (?:it )?is)"
+    r"|(?:the )?same(?: (?:answer|text))? as (?:in )?(?:the |my )?(?:draft|above|before)(?: answer| response)?"
+    r"|(?:identical to|repeat(?:s|ed)?|keep(?:ing)?|see) the draft(?: (?:answer|as (?:it )?is|unchanged))*"
+    r"|as (?:drafted|in the draft)"
+    r"|the draft (?:already |still )?(?:is|was|looks|seems|stands|holds)(?: (?:already|perfectly|quite|still))?"
+    r"(?: (?:fine|good|right|correct|accurate|appropriate|ok|okay))?(?: as (?:it )?(?:is|stands|written))?)\W*$",
     re.IGNORECASE,
 )
+#: The same remark beside the draft, repeated.
+_UNCHANGED_MARK = re.compile(r"^[(\[]unchanged[)\]][:.]?\s*|\s*[(\[]unchanged[)\]]\.?$", re.IGNORECASE)
 _EMPTY = re.compile(r"^\W*(?:n/a|none|null|nil|nothing|empty|blank)?\W*$", re.IGNORECASE)
 _LEFTOVER_TAG = re.compile(r"</?(?:draft|question|memories|critique|examples?)>", re.IGNORECASE)
 #: A closing note, or a last paragraph, on what was done to the draft.
 _NOTE = re.compile(
-    r"^\W*(?:note\b[^\n]*(?:\n(?![ \t]*\n)[^\n]*)*?\b(?:i(?:'ve| have)? (?:avoided|removed|left out|dropped|omitted|revised"
-    r"|rewrote|rewritten|kept|focused|excluded|did not (?:mention|include|use)|didn't (?:mention|include|use))|this revision"
-    r"|(?:the|this) (?:revised|rewritten) \w+)"
+    r"^[^\w\n]*(?:note\b[^\n]*(?:\n(?![ \t]*\n)[^\n]*)*?\b(?:"
+    r"i(?:'ve| have)? (?:avoided|removed|left out|dropped|omitted|revised|rewrote|rewritten|kept|focused|excluded"
+    r"|did(?: not|n't) (?:mention|include|use))|this revision|(?:the|this) (?:revised|rewritten) \w+)"
     r"|this (?:revision|rewrite) (?:\w+ )?(?:avoid|remov|drop|omit|leave|focus|keep|address|correct|does)\w*)\b",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -154,7 +159,8 @@ def normalise_quotes_only(text: str) -> str:
 def _judged(question: str, draft: str, revision: str, critique: str | None, replies: tuple[Reply, ...]) -> Revised:
     if replies[-1].finish_reason == "length":
         return _failed(draft, "cut off by the token limit inside the revision", replies, "truncated", critique)
-    if " ".join(revision.split()) == " ".join(draft.split()) or _UNCHANGED.match(normalise(revision)):
+    repeated = " ".join(_UNCHANGED_MARK.sub("", revision).split()) == " ".join(draft.split())
+    if repeated or _UNCHANGED.match(normalise(revision)):
         return Revised("unchanged", draft, critique, None, replies, True)
     if _EMPTY.match(normalise(revision)):
         return _failed(draft, "nothing stands after 'Revised answer:'", replies, "blank", critique)
@@ -178,7 +184,9 @@ def _bare(text: str) -> str:
     bare = strip_thoughts(text).strip()
     if match := _FENCED_WHOLE.match(bare):
         bare = match.group(1).strip()
-    return strip_quotes(bare.removeprefix("<draft>").removesuffix("</draft>").strip())
+    if bare.startswith("<draft>") and bare.endswith("</draft>"):
+        bare = bare.removeprefix("<draft>").removesuffix("</draft>").strip()
+    return strip_quotes(bare)
 
 
 def _listed(memories: Sequence[Memory]) -> str:

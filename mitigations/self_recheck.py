@@ -10,8 +10,9 @@ from dataclasses import replace
 from mitigations.base import Ask, Line, Memory, Processed, Reply, Search
 from mitigations.context import Prepared, prepare
 from mitigations.evidence import Evidence
+from mitigations.lines import is_rejection
 from mitigations.method import OneCall
-from mitigations.parsing import Parsed, is_rejection, parse
+from mitigations.parsing import Parsed, parse
 from mitigations.text import find_dates, is_calendar_word, normalise, sentences, tokens
 
 #: From this share of content words a line is the sentence itself.

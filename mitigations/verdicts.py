@@ -25,12 +25,13 @@ _KEPT = (
     r"(?:(?:directly|highly|very|clearly|most|somewhat|partly)\s+)?"
     rf"(?:{_NEED}|keep|kept|yes)(?=\W*$|\s*[,;:()–—.-]|\s+(?:to|for|as|since|because|here)\b)"
 )
-_STRONG_BREAK = r"(?:\s*(?:[(\[:|]|->|=>|→|⇒)\s*|\s+[-–—]+\s*|\s*[–—]+\s*|[-–—]\s+)"
-_BREAK = rf"(?:{_STRONG_BREAK}|\s*[;,.!?]+[\"')\]]*\s*)"
+#: Runs are bounded, so that a reply of nothing but spaces or dots takes no longer than another.
+_STRONG_BREAK = r"(?:(?:[(\[:|]|->|=>|→|⇒)\s{0,3}|\s[-–—]{1,3}\s{0,3}|[–—]{1,3}\s{0,3}|-\s{1,3})"
+_BREAK = rf"(?:{_STRONG_BREAK}|[;,.!?]{{1,3}}[\"')\]]{{0,2}}\s{{0,3}})"
 _LEAD = (
     r"(?:(?:so|thus|hence|but|and|therefore|which|this|that|it|these|the|memory|one|line|fact|information|detail|verdict"
     r"|relevan(?:t|ce)|is|are|was|seems?|appears?|to|can|should|would|be|entirely|completely|clearly|probably|directly"
-    r"|totally)\b[\s:]*){0,7}"
+    r"|totally)\b[\s:]{0,3}){0,7}"
 )
 _TAIL_REJECTED = re.compile(
     rf"(?:{_BREAK}{_LEAD}(?P<core>{_REJECTED})|{_STRONG_BREAK}{_LEAD}(?P<no>{_NO}))(?P<rest>.*)$", re.IGNORECASE
@@ -116,7 +117,8 @@ def _holds(memory: str, said: str) -> bool:
     """Whether the memory has the words of a verdict itself."""
     words, known = content_words(said), word_keys(memory)
     if not words:
-        return {token.casefold() for token in tokens(said)} <= {token.casefold() for token in tokens(memory)}
+        lines = [[token.casefold() for token in tokens(line)] for line in memory.splitlines()]
+        return any(said.casefold() in (line[0], line[-1]) for line in lines if line)
     return all(is_in(word, known) for word in words) and is_negated(memory) >= is_negated(said)
 
 

@@ -17,7 +17,7 @@ from opbench.judges.parsing import parse_score, parse_verdict
 from opbench.judges.text import strip_thinking
 from opbench.types import ChatRequest, ChatResult, Complete, Message, Score
 
-VERSION = "1"
+VERSION = "2"
 """Raised when the same replies would get other scores."""
 PAPER_JUDGE = "gpt-4o-mini"
 _MAX_TOKENS = 1024

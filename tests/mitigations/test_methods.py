@@ -232,9 +232,11 @@ async def test_a_copy_with_slips_is_the_memory() -> None:
 
 
 async def test_a_cited_line_in_quite_other_words_is_the_memory() -> None:
-    done = await process("reminder", "[2] She mustn't have nuts in her food.")
-    assert context_lines(done) == [WALNUTS]
+    """Beside a line that aligns; alone it is made up."""
+    done = await process("reminder", f"[2] She mustn't have nuts in her food.\n[3] {STORE[2].text}")
+    assert context_lines(done) == [WALNUTS, ORIGINAL[2]]
     assert done.counts == {"restored": 1}
+    assert is_untouched(await process("reminder", "[2] She mustn't have nuts in her food."))
 
 
 async def test_a_remark_that_a_memory_is_not_needed_does_not_keep_it() -> None:

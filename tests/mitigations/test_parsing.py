@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from mitigations import Reply
 from mitigations.evidence import Evidence
-from mitigations.parsing import Parsed, after_last, clean, parse, says_nothing
+from mitigations.lines import says_nothing
+from mitigations.parsing import Parsed, after_last, clean, parse
 from tests.mitigations.scripted import STORE
 
 EVIDENCE = Evidence("How does a heat pump work?", STORE)

@@ -54,6 +54,17 @@ async def test_b_a_right_answer_stays() -> None:
         (f"Critique: x\nRevised answer: {GIFTS} Unlike the previous answer, this leaves out the bees.", "unaligned"),
         (f"Critique: x\nRevised answer: {GIFTS}\n\nI removed the reference to bees.", "unaligned"),
         ("Critique: x\nRevised answer: No changes are needed.", "unaligned"),
+        *(
+            (f"Critique: x\nRevised answer: {empty}", "blank")
+            for empty in ("N/A", "None", "None.", "...", "(none)", "-")
+        ),
+        (f"Critique: x\nRevised answer: {GIFTS}\n</draft>", "unaligned"),
+        (f"Critique: x\nRevised answer: {GIFTS}\n\n<question>\nWhat else?", "unaligned"),
+        (f"Critique: x\nRevised answer: <memories>\n- Mara keeps bees.\n</memories>\n{GIFTS}", "unaligned"),
+        (f"Critique: x\nRevised answer: {GIFTS}\n\nNote: I avoided the bees.", "unaligned"),
+        (f"Critique: x\nRevised answer: {GIFTS}\n\n(Note: I removed what was personal.)", "unaligned"),
+        (f"Critique: x\nRevised answer: {GIFTS}\n\n**Note:** Bees are out.\nSo this revision is shorter.", "unaligned"),
+        (f"Critique: x\nRevised answer: {GIFTS}\n\nThis revision removes the bees.", "unaligned"),
     ],
 )
 async def test_c_whatever_is_doubtful_leaves_the_draft(reply: str | Reply, count: str) -> None:
@@ -146,3 +157,35 @@ async def test_original_blank_leaves_the_draft() -> None:
 async def test_other_methods_leave_the_draft(name: str) -> None:
     done = await get(name).revise("When?", STORE, BEES, Model("x"))
     assert (done.state, done.text, done.called) == ("unchanged", BEES, False)
+
+
+@pytest.mark.parametrize("revision", [
+    "(unchanged)", "[Unchanged]", "Unchanged.", "Same as the draft.", "(same as draft)", "The draft is fine as it is.",
+    "The draft stands.", "The draft remains unchanged.", "**Draft unchanged.**", "As drafted.", f"(unchanged) {BEES}",
+    f"{BEES} (unchanged)", BEES,
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["self-critic", "self-critic-original"])
+async def test_a_remark_that_the_draft_stands_leaves_it_unchanged(name: str, revision: str) -> None:
+    model = Model(f"Critique: fine.\nRevised answer: {revision}")
+    if name.endswith("original"):
+        model = Model("It is fine.", revision)
+    done = await get(name).revise("What's a good gift?", STORE, BEES, model)
+    assert (done.state, done.text, done.counts) == ("unchanged", BEES, {})
+
+
+@pytest.mark.parametrize("text", [
+    "Note: walnuts are in many cakes, so read the label.",
+    "Notes help: write down what you planted. I avoided nothing.",
+    "Leave the price list unchanged and send it again.",
+    "The draft is good as a first scene, but the villain needs a reason.",
+    "None of the usual gifts is wrong; a plant is safe.",
+])  # fmt: skip
+async def test_ordinary_answers_are_no_remarks(text: str) -> None:
+    done = await revise(f"Critique: x\nRevised answer: {text}", BEES)
+    assert (done.state, done.text) == ("revised", text)
+
+
+async def test_tags_that_the_user_writes_are_no_leftovers() -> None:
+    text = "Close it with </question> on its own line."
+    done = await revise(f"Critique: x\nRevised answer: {text}", BEES, "How do I close <question>, with </question>?")
+    assert done.text == text

@@ -119,7 +119,9 @@ def _model() -> Any:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     return SentenceTransformer(str(folder), device="cpu")
 
 

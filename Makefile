@@ -11,7 +11,7 @@ DEV := $(VENV)/.installed-dev
 app: $(DONE)
 	@$(BIN)/python tools/first_start.py
 	@(sleep 4; $(BIN)/python -m webbrowser http://127.0.0.1:$(PORT) >/dev/null 2>&1) &
-	$(BIN)/streamlit run app.py --server.port $(PORT)
+	$(BIN)/python tools/serve.py --server.port $(PORT)
 
 test: $(DEV)
 	@tools/test-needs.sh

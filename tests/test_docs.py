@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import typer
 
 from opbench import cli
+from opbench.benchmarks import load
 from opbench.models import load_registry
 from opbench.settings import ROOT, Settings
 from opbench.study import make_study
@@ -49,3 +52,18 @@ def test_the_readmes_study_and_model_are_accepted(tmp_path: Path) -> None:
 def test_the_benchmarks_data_is_not_in_the_tree() -> None:
     names = {path.name for path in ROOT.rglob("*.json*") if ".venv" not in path.parts}
     assert not names & {"locomo10.json", "locomo10_overpersonalized.json", "appendix_cases.jsonl"}
+
+
+def test_the_recorded_studies_hold_no_sentence_of_the_benchmarks(real_data: Path) -> None:
+    corpus = load(real_data)
+    sentences = {instance.question for instance in (*corpus.op, *corpus.locomo)}
+    for conversation in corpus.conversations.values():
+        for session in conversation.sessions:
+            sentences |= {turn.text for turn in session.turns} | {fact.text for fact in session.observations}
+    bundles = sorted((ROOT / "results" / "demo").glob("*.zip"))
+    assert len(bundles) == 2
+    for bundle in bundles:
+        with zipfile.ZipFile(bundle) as archive:
+            text = "".join(archive.read(name).decode() for name in archive.namelist())
+        found = [each for each in sentences if len(each) > 20 and (each in text or json.dumps(each)[1:-1] in text)]
+        assert not found, f"{bundle.name}: {len(found)} sentences"

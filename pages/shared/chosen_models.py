@@ -31,7 +31,7 @@ def ask_for_keys(registry: Registry, names: list[str]) -> list[str]:
     for name in names:
         variable = registry.models[name].key_env
         if variable and not os.environ.get(variable):
-            wanted.setdefault(variable, []).append(parts.plain(registry.models[name].label))
+            wanted.setdefault(variable, []).append(parts.as_label(registry.models[name].label))
     missing = []
     for variable, labels in wanted.items():
         typed = st.text_input(

@@ -29,6 +29,11 @@ def plain(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
+def as_label(text: str) -> str:
+    """Text for a widget's label: Markdown's marks are left out, since a label is also read aloud as it is written."""
+    return re.sub(r"[\\`*_{}\[\]()#!|<>~$:]", "", " ".join(text.split()))
+
+
 def csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV in UTF-8; text that a spreadsheet would take for a formula gets an apostrophe before it."""
 

@@ -36,6 +36,8 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 _WAIT_MS = 60_000
+# The model shares two cores with the browser: what is right comes, if not within Playwright's five seconds.
+expect.set_options(timeout=30_000)
 
 
 Scheme = Literal["light", "dark"]
@@ -69,7 +71,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = home / "streamlit.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)],
+            [sys.executable, "tools/serve.py", "--server.port", str(port)],
             cwd=ROOT,
             env=_environment(home),
             stdout=output,
@@ -143,6 +145,7 @@ class Visitor:
     def go(self, path: str = "/") -> Page:
         self.page.goto(self.url + path)
         self.settle()
+        expect(self.page.get_by_text("Page not found")).to_have_count(0)
         return self.page
 
     def settle(self) -> None:

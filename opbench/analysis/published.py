@@ -93,7 +93,7 @@ def tradeoff() -> pd.DataFrame:
     frame = wide.reindex(order).reset_index()
     frame = frame.rename(columns={"op": "op_change", "locomo": "locomo_change"})
     frame[["op_n", "op_n_planned", "locomo_n", "locomo_n_planned"]] = np.nan
-    frame[["op_note", "locomo_note"]] = ""
+    frame[["op_note", "left_out", "locomo_note"]] = ""
     frame["model"] = MITIGATION_MODEL
     frame["locomo_metric"] = "not told"
     frame["unit"] = UNIT_NOT_TOLD

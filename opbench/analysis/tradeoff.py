@@ -22,6 +22,7 @@ TRADEOFF_COLUMNS = [
     "op_n",
     "op_n_planned",
     "op_note",
+    "left_out",
     "locomo_change",
     "locomo_n",
     "locomo_n_planned",
@@ -45,7 +46,8 @@ def tradeoff(
 
     `op_change` and `locomo_change` are paired changes against the same memory system without post-processor, in
     points or in percent of it (`kind`, told in `unit`), NaN where missing with the reason in `op_note` or
-    `locomo_note`. `source` is `measured`; `comparable` is the run's.
+    `locomo_note`. `left_out` names the subtypes that the slice has none of. `source` is `measured`;
+    `comparable` is the run's.
 
     Raises:
         UsageError: several judges and none named.
@@ -60,6 +62,7 @@ def tradeoff(
     partial = ("without " + op["left_out"]).where(op["partial"].astype(bool), "")
     note = op["pairing"].where(op["n_planned"] > 0, op["missing"])
     frame["op_note"] = [", ".join(part for part in parts if part) for parts in zip(note, partial, strict=True)]
+    frame["left_out"] = op["left_out"]
     frame["locomo_change"] = locomo[f"change_{kind}"]
     frame["locomo_n"] = locomo["n_paired"]
     frame["locomo_n_planned"] = locomo["n_planned"]

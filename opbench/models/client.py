@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -106,14 +106,7 @@ class ModelClient:
             return chat_result(data, duration_ms)
 
         result, attempts = await self._persist(spec, ask)
-        return ChatResult(
-            result.text,
-            result.finish_reason,
-            result.prompt_tokens,
-            result.completion_tokens,
-            result.duration_ms,
-            attempts,
-        )
+        return replace(result, attempts=attempts)
 
     async def embed(self, name: str, texts: Sequence[str]) -> Vectors:
         """Vectors from an endpoint: float32 (n, d), rows L2-normalised, in the texts' order; (0, 0) for no texts.

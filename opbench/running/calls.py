@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -105,14 +105,7 @@ class CallStore:
             # A blank may be a hiccup of the endpoint; said three times, it is the model's answer.
             if result.text.strip() or remaining == 0:
                 break
-        return ChatResult(
-            result.text,
-            result.finish_reason,
-            result.prompt_tokens,
-            result.completion_tokens,
-            result.duration_ms,
-            attempts,
-        )
+        return replace(result, attempts=attempts)
 
     async def retrieve(
         self,

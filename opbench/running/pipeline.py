@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
+from mitigations.base import Line, Memory, PostProcessor, Reply
 from opbench.errors import ModelError, StoreError
 from opbench.judges.base import Evidence, Judge
 from opbench.memories.base import MemorySystem
@@ -84,7 +84,6 @@ class Trace:
     """What happened to one instance, as far as it came."""
 
     retrieved: list[Memory] = field(default_factory=list)
-    processed: Processed | None = None
     context: Sequence[Memory | Line] = ()
     response: str = ""
     finish_reason: str | None = None
@@ -105,6 +104,8 @@ class Pipeline:
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
+        # Worked out once: an identity asks files and packages, and every retrieval's key holds one.
+        self._memory_identity = {name: memory.identity() for name, memory in tools.memories.items()}
 
     async def record(self, configuration_id: int, configuration: Configuration, instance: Instance) -> FinishedRecord:
         """The finished record: done with its scores, or an error with its true reason."""
@@ -184,7 +185,7 @@ class Pipeline:
             return [asdict(found) for found in await memory.search(user, instance.question, k)]
 
         identity = {
-            "system": memory.identity(),
+            "system": self._memory_identity[name],
             "user": user.id,
             "history": self.tools.history_sha256[user.conversation],
             "query": instance.question,
@@ -206,7 +207,6 @@ class Pipeline:
             return await self.tools.memories[configuration.memory].search(instance.user, query, k)
 
         processed = await method.process(instance.question, trace.retrieved, ask, search)
-        trace.processed = processed
         trace.state, trace.state_reason = processed.state, processed.reason
         trace.counts = dict(processed.counts)
         # A method that failed must look like no method: the very context, and so the very call, of `none`.

@@ -57,6 +57,10 @@ class Prepared:
     def run_id(self) -> str:
         return self.digest[:RUN_ID_LENGTH]
 
+    def at_a_time(self, model: str, concurrency: int) -> int:
+        """Requests that a model gets at a time in a run of that concurrency."""
+        return 1 if self.study.latency_probe else min(concurrency, self.registry.model(model).concurrency)
+
     def register(self, store: Store) -> dict[Configuration, int]:
         """Make the run in the store, or find it there; the ids of its configurations."""
         return create_run(store, self.run_id, self.study, self.digest, self.provenance, self.instances)

@@ -63,10 +63,11 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
     seconds: dict[str, float] = defaultdict(float)
     probe = prepared.study.latency_probe
     dollars: float | None = 0.0
-    sizes = {memory: _memory_tokens(prepared, memory) for memory in prepared.study.memories}
+    sizes = {memory: _memory_tokens(prepared, memory) for memory in prepared.study.memories if memory != BASE}
+    questions = {instance.id: _prompt_tokens(instance) for instance in prepared.instances}
 
     def add(model: str, calls: int, prompt: float, answer: float) -> None:
-        nonlocal tokens_in, tokens_out, seconds, dollars
+        nonlocal tokens_in, tokens_out, dollars
         counts[model] += calls
         tokens_in += calls * prompt
         tokens_out += calls * answer
@@ -85,14 +86,15 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
             add(prepared.study.judge, 1, _JUDGE_PROMPT_TOKENS, _JUDGE_ANSWER_TOKENS)
         if job.record_id:
             continue
-        context = 0.0 if memory == BASE else sizes[memory]
-        prompt = _prompt_tokens(job.instance) + context
+        prompt = questions[job.instance.id] + sizes.get(memory, 0.0)
         answer = pace.answer(model)
         plain = job.configuration.mitigation == NO_MITIGATION or method.revises
         # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance.
-        if probe or not plain or (model, memory, job.instance.id) in shared:
-            shared.discard((model, memory, job.instance.id)) if plain else None
+        response = (model, memory, job.instance.id)
+        if probe or not plain or response in shared:
             add(model, 1, prompt, answer)
+        if plain:
+            shared.discard(response)
         if before:
             add(model, before, prompt * 1.5, answer)
     return Quote(
@@ -104,7 +106,7 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         round(tokens_in),
         round(tokens_out),
         None if dollars is None else round(dollars, 4),
-        sum(taken / _at_a_time(prepared, model, concurrency) for model, taken in seconds.items()),
+        sum(taken / prepared.at_a_time(model, concurrency) for model, taken in seconds.items()),
         pace.basis(counts),
     )
 
@@ -115,11 +117,6 @@ def _configuration_ids(store: Store, prepared: Prepared) -> dict[Configuration, 
         rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == prepared.run_id)).all()
     known = {Configuration(row.model, row.memory, row.mitigation): row.id for row in rows}
     return known or {each: number for number, each in enumerate(prepared.study.configurations())}
-
-
-def _at_a_time(prepared: Prepared, model: str, concurrency: int) -> int:
-    """Requests that the model gets at a time, whatever the run's concurrency."""
-    return 1 if prepared.study.latency_probe else min(concurrency, prepared.registry.model(model).concurrency)
 
 
 def _plain_responses(plan: Plan) -> set[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import cache
 
 from opbench import __version__
 from opbench.errors import StoreError
@@ -89,9 +90,10 @@ def make_tools(store: Store, prepared: Prepared, concurrency: int) -> Tools:
     calls = CallStore(
         store,
         prepared.client.complete,
-        lambda name: registry.model(name).identity(),
+        # Once a model: an identity asks files and packages, and every call's key holds one.
+        cache(lambda name: registry.model(name).identity()),
         lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
-        lambda name: min(concurrency, registry.model(name).concurrency),
+        lambda name: prepared.at_a_time(name, concurrency),
     )
     return Tools(
         prepared.study,

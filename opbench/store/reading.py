@@ -144,20 +144,15 @@ def run_status(store: Store, run_id: str) -> RunStatus:
             .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
             .group_by(s.scores.c.reason)
         ).all()
-        unscored = (
-            connection.scalar(
-                select(func.count(func.distinct(s.scores.c.record_id)))
-                .join(s.records, s.records.c.id == s.scores.c.record_id)
-                .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
+        unscored, retriable = connection.execute(
+            select(
+                func.count(func.distinct(s.scores.c.record_id)).filter(s.scores.c.value.is_(None)),
+                func.count().filter(s.scores.c.retriable),
             )
-            or 0
-        )
-        retriable = connection.scalar(
-            select(func.count())
             .select_from(s.scores)
             .join(s.records, s.records.c.id == s.scores.c.record_id)
-            .where(s.records.c.run_id == run_id, s.scores.c.retriable)
-        )
+            .where(s.records.c.run_id == run_id)
+        ).one()
         users = connection.execute(
             select(s.user_scores.c.reason, func.count())
             .join(s.configurations, s.configurations.c.id == s.user_scores.c.configuration_id)
@@ -197,7 +192,7 @@ def run_status(store: Store, run_id: str) -> RunStatus:
         done=int(by_configuration["done"].sum()),
         errors=int(by_configuration["errors"].sum()),
         unscored=unscored,
-        retriable=(retriable or 0) + sum(count for reason, count in users if str(reason).startswith(EMBEDDER_FAILED)),
+        retriable=retriable + sum(count for reason, count in users if str(reason).startswith(EMBEDDER_FAILED)),
         error_kinds={str(kind): count for kind, count in kinds},
         missing_reasons={str(reason): count for reason, count in [*missing, *users]},
         by_configuration=by_configuration,
@@ -208,9 +203,8 @@ def run_status(store: Store, run_id: str) -> RunStatus:
     )
 
 
-def read_run(store: Store, run_id: str, *, with_vectors: bool = True) -> RunData:
+def read_run(store: Store, run_id: str) -> RunData:
     """All of a run that analysis needs; texts stay in the store."""
-    study, provenance = run_study(store, run_id)
     records = (
         select(
             *_CONFIGURATION,
@@ -284,21 +278,21 @@ def read_run(store: Store, run_id: str, *, with_vectors: bool = True) -> RunData
     configurations = select(*_CONFIGURATION).where(s.configurations.c.run_id == run_id).order_by(s.configurations.c.id)
     with store.begin() as connection:
         run = connection.execute(select(s.runs).where(s.runs.c.id == run_id)).one()
-
+    study = Study.model_validate(run.study)
     return RunData(
         run_id=run_id,
         name=run.name,
         study=study,
-        provenance=provenance,
+        provenance=run.provenance,
         recorded=run.recorded,
         text_left_out=run.text_left_out,
-        comparable=bool(provenance.get("comparable")),
+        comparable=bool(run.provenance.get("comparable")),
         instances=_frame(store, instances),
         configurations=_frame(store, configurations),
         records=_frame(store, records, numbers=_NUMBERS),
         scores=_frame(store, scores, numbers=("value",)),
         user_scores=_frame(store, user_scores, numbers=("value",)),
-        vectors=_vectors(store, run_id, study.embedder) if with_vectors and not run.text_left_out else None,
+        vectors=_vectors(store, run_id, study.embedder) if not run.text_left_out else None,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,13 +156,7 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -
                 .returning(s.records.c.id)
             ).scalar_one()
             if record.uses:
-                connection.execute(
-                    s.record_calls.insert(),
-                    [
-                        {"record_id": record_id, "ordinal": n, "call_key": u.key, "stage": u.stage, "reused": u.reused}
-                        for n, u in enumerate(record.uses)
-                    ],
-                )
+                connection.execute(s.record_calls.insert(), _use_rows(record_id, record.uses))
             if record.scores:
                 connection.execute(s.scores.insert(), [_score_row(record_id, record.judge, x) for x in record.scores])
             if record.embedding is not None:
@@ -183,6 +178,13 @@ def _score_row(record_id: int, judge: str, score: Score) -> dict[str, Any]:
         "raw": score.raw,
         "retriable": bool(score.details.get("transport")),
     }
+
+
+def _use_rows(record_id: int, uses: Sequence[CallUse], first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"record_id": record_id, "ordinal": ordinal, "call_key": use.key, "stage": use.stage, "reused": use.reused}
+        for ordinal, use in enumerate(uses, first)
+    ]
 
 
 def save_calls(store: Store, calls: Sequence[CallRow]) -> None:
@@ -213,19 +215,7 @@ def save_scores(
         )
         first = 1 + max((row.ordinal for row in known if row.stage != "judge"), default=-1)
         if uses:
-            connection.execute(
-                s.record_calls.insert(),
-                [
-                    {
-                        "record_id": record_id,
-                        "ordinal": first + n,
-                        "call_key": u.key,
-                        "stage": u.stage,
-                        "reused": u.reused,
-                    }
-                    for n, u in enumerate(uses)
-                ],
-            )
+            connection.execute(s.record_calls.insert(), _use_rows(record_id, uses, first))
 
 
 def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
@@ -240,21 +230,26 @@ def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
 
 def add_execution(store: Store, run_id: str, execution: dict[str, Any]) -> None:
     """Keep in the provenance what went on with the run: commit, version and time of every execution."""
-    with store.begin() as connection:
-        provenance = dict(connection.execute(select(s.runs.c.provenance).where(s.runs.c.id == run_id)).scalar_one())
+    with _provenance(store, run_id) as provenance:
         provenance["executions"] = [*provenance.get("executions", []), execution]
-        connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(provenance=provenance))
 
 
 def add_answered_as(store: Store, run_id: str, answered_as: dict[str, set[str]]) -> None:
     """Keep in the provenance under which names the models answered: another name may be another model."""
-    with store.begin() as connection:
-        provenance = dict(connection.execute(select(s.runs.c.provenance).where(s.runs.c.id == run_id)).scalar_one())
+    with _provenance(store, run_id) as provenance:
         known = provenance.get("answered_as", {})
         provenance["answered_as"] = {
             name: sorted(answered_as.get(name, set()) | set(known.get(name, [])))
             for name in sorted({*answered_as, *known})
         }
+
+
+@contextmanager
+def _provenance(store: Store, run_id: str) -> Iterator[dict[str, Any]]:
+    """The run's provenance, to be changed in place; written back in the same transaction."""
+    with store.begin() as connection:
+        provenance = dict(connection.execute(select(s.runs.c.provenance).where(s.runs.c.id == run_id)).scalar_one())
+        yield provenance
         connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(provenance=provenance))
 
 
@@ -275,9 +270,3 @@ def beat(store: Store, worker: dict[str, Any]) -> str:
 def forget_worker(store: Store, worker_id: str) -> None:
     with store.begin() as connection:
         connection.execute(delete(s.workers).where(s.workers.c.id == worker_id))
-
-
-def delete_run(store: Store, run_id: str) -> None:
-    """Remove a run with its records and scores; its calls stay, since other runs may rest on them."""
-    with store.begin() as connection:
-        connection.execute(delete(s.runs).where(s.runs.c.id == run_id))

@@ -34,6 +34,18 @@ def as_label(text: str) -> str:
     return re.sub(r"[\\`*_{}\[\]()#!|<>~$:]", "", " ".join(text.split()))
 
 
+def nothing_yet(sentence: str) -> None:
+    """An empty state of a run, and where to watch it."""
+    st.info(plain(sentence), icon=":material/hourglass_empty:")
+    st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+
+
+def say_left_out(frame: pd.DataFrame) -> None:
+    """Name the subtypes that the slice doesn't plan, so that no average of a part passes for one of the whole."""
+    if gone := ", ".join(sorted(set(frame["left_out"]) - {""})):
+        st.caption(f"The slice has none of: {plain(gone)}; the averages are over the rest.")
+
+
 def csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV in UTF-8; text that a spreadsheet would take for a formula gets an apostrophe before it."""
 

@@ -68,8 +68,7 @@ def show_run(status: RunStatus) -> None:
         )
         frame = parts.pick_model(results.latency(status.run_id, seen, fresh_only, BENCHMARKS[benchmark]))
     if not frame["n"].any():
-        st.info("No record with a time to show yet.", icon=":material/hourglass_empty:")
-        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        parts.nothing_yet("No record with a time to show yet.")
     else:
         show_times(frame, theme.provenance(recorded=status.recorded), "latency", "Latency by stage, measured")
         load = "at concurrency 1" if data.study.latency_probe else "under the load told in the table"

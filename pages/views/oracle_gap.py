@@ -80,14 +80,11 @@ def show_run(current: view.View, status: RunStatus) -> None:
     frame = parts.pick_model(results.op_table(status.run_id, seen, current.rule, current.first_only))
     if frame["op"].isna().all():
         reasons = "; ".join(sorted(set(frame["missing"]) - {""}))
-        st.info(f"No OP-Bench average yet: {parts.plain(reasons)}.", icon=":material/hourglass_empty:")
-        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        parts.nothing_yet(f"No OP-Bench average yet: {reasons}.")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_gap(frame, mark, "oracle-gap")
-    if frame["partial"].any():
-        gone = ", ".join(sorted(set(frame["left_out"])))
-        st.caption(f"The slice has none of: {parts.plain(gone)}; the averages are over the rest.")
+    parts.say_left_out(frame)
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 

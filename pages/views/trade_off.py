@@ -86,14 +86,11 @@ def show_run(current: view.View, status: RunStatus) -> None:
         st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
     elif frame[["op_change", "locomo_change"]].isna().all(axis=None):
         reasons = sorted({*frame["op_note"], *frame["locomo_note"]} - {""})
-        st.info(f"Nothing can be compared yet: {parts.plain('; '.join(reasons))}.", icon=":material/hourglass_empty:")
-        st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
+        parts.nothing_yet(f"Nothing can be compared yet: {'; '.join(reasons)}.")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
         show_changes(frame, UNITS[kind], mark, "trade-off")
-        for note in sorted(set(frame["op_note"])):
-            if "without " in note:
-                st.warning(f"The OP-Bench average is over a part of the subtypes: {parts.plain(note)}.")
+        parts.say_left_out(frame)
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 

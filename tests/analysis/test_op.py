@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from opbench.analysis.op import SUBSCORE_COLUMNS, op_subscores, op_table
+from opbench.analysis.tradeoff import tradeoff
 from opbench.errors import UsageError
 from opbench.store.rundata import RunData
 
@@ -305,3 +306,9 @@ def test_129600_records_take_less_than_a_second(run: RunData, changed: Callable[
     table = op_table(data, "task-mean")
     assert time.process_time() - start < 1.0
     assert table["op"].notna().all()
+
+
+def test_the_trade_off_names_what_the_slice_has_none_of(changed: Callable[..., RunData], run: RunData) -> None:
+    smaller = changed(instances=run.instances[run.instances["subtype"] != "repetition"])
+    assert set(tradeoff(smaller, "task-mean")["left_out"]) == {"repetition"}
+    assert set(tradeoff(run, "task-mean")["left_out"]) == {""}

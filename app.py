@@ -9,22 +9,34 @@ from pages.shared import view
 # A file of our own: a Material icon would be fetched from another host.
 ICON = Path(__file__).parent / "pages" / "shared" / "icon.svg"
 
+
+def page(file: str, title: str, icon: str, *, first: bool = False) -> st.Page:
+    """A page below pages/views/; its address is its file's name with hyphens."""
+    address = file.replace("_", "-")
+    return st.Page(f"pages/views/{file}.py", title=title, url_path=address, icon=f":material/{icon}:", default=first)
+
+
 st.set_page_config(page_title="OP-Bench Workbench", page_icon=str(ICON), layout="wide")
 # The views stand below pages/, not in it: a file right in it Streamlit runs without this one when the first visitor
 # follows a link to it.
-page = st.navigation(
+chosen = st.navigation(
     {
         "Results": [
-            st.Page("pages/views/trade_off.py", title="Trade-off", icon=":material/balance:", default=True),
-            st.Page(
-                "pages/views/oracle_gap.py",
-                title="Oracle gap",
-                url_path="oracle-gap",
-                icon=":material/vertical_align_top:",
-            ),
-            st.Page("pages/views/latency.py", title="Latency", icon=":material/timer:"),
+            page("trade_off", "Trade-off", "balance", first=True),
+            page("oracle_gap", "Oracle gap", "vertical_align_top"),
+            page("latency", "Latency and cost", "timer"),
+            page("compare", "Compare", "compare_arrows"),
+            page("instances", "Instances", "search"),
         ],
-        "Studies": [st.Page("pages/views/launch.py", title="Launch", icon=":material/play_circle:")],
+        "Studies": [
+            page("launch", "Launch", "play_circle"),
+            page("studies", "Studies", "inventory_2"),
+        ],
+        "Background": [
+            page("overview", "Overview", "school"),
+            page("audit", "Audit", "fact_check"),
+            page("data", "Data", "dataset"),
+        ],
     }
 )
-view.show(page)
+view.show(chosen)

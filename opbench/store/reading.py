@@ -76,6 +76,24 @@ class RunStatus:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as lists name it."""
+
+    run_id: str
+    name: str
+    created_at: float
+    recorded: bool
+
+
+def run_list(store: Store) -> list[RunRow]:
+    """All runs, newest first."""
+    columns = (s.runs.c.id, s.runs.c.name, s.runs.c.created_at, s.runs.c.recorded)
+    with store.begin() as connection:
+        rows = connection.execute(select(*columns).order_by(s.runs.c.created_at.desc(), s.runs.c.id)).all()
+    return [RunRow(*row) for row in rows]
+
+
 def run_ids(store: Store) -> list[str]:
     """All runs, newest first."""
     with store.begin() as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +14,10 @@ import streamlit as st
 
 from opbench.figures import theme
 from opbench.judges import offline
+from opbench.sharing.sheet import Chart, Column, Data, Text
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
+from pages.shared import collecting, link
 
 PAPER = "OP-Bench, arXiv 2601.13722"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@^=])")
@@ -55,8 +57,32 @@ def csv(frame: pd.DataFrame) -> bytes:
     return frame.map(safe).to_csv(index=False).encode()
 
 
-def table(shown: pd.DataFrame, columns: Mapping[str, Any], name: str, whole: pd.DataFrame) -> None:
-    """A table, and the download of `whole`: all columns, unrounded. `columns`: those shown, with their look."""
+def title(question: str) -> None:
+    """The page's first line: the question that it answers."""
+    collecting.sheet().title = question
+    st.title(question, anchor=False)
+
+
+def heading(text: str) -> None:
+    collecting.add(Text(text, heading=True))
+    st.header(text, anchor=False)
+
+
+def remark(text: str) -> None:
+    """A remark under a figure or table, as plain text."""
+    collecting.add(Text(text))
+    st.caption(plain(text))
+
+
+def table(
+    shown: pd.DataFrame, columns: Mapping[str, Any], name: str, whole: pd.DataFrame, texts: Sequence[str] = ()
+) -> None:
+    """A table, and the download of `whole`: all columns, unrounded. `columns`: those shown, with their look.
+
+    `texts` names columns with sentences of the benchmark or of responses, which an export leaves out by default.
+    """
+    heads = {key: _column(key, look) for key, look in columns.items()}
+    collecting.add(Data(name, shown, heads, whole, tuple(texts)))
     st.dataframe(
         shown,
         hide_index=True,
@@ -76,10 +102,18 @@ def table(shown: pd.DataFrame, columns: Mapping[str, Any], name: str, whole: pd.
     )
 
 
+def _column(key: str, look: Any) -> Column:
+    if not isinstance(look, Mapping):
+        return Column(str(look or key))
+    kind = look.get("type_config") or {}
+    return Column(str(look.get("label") or key), kind.get("format"), look.get("help"))
+
+
 def chart(figure: go.Figure, key: str, alt: str) -> None:
     """A figure as wide as its place. Dragging doesn't zoom: on a phone it would catch the finger that scrolls."""
     figure.update_layout(dragmode=False)
-    tools = {"filename": key, "scale": 2}
+    collecting.add(Chart(key, figure, alt))
+    tools = {"filename": key, "scale": 2, "format": st.session_state.get("picture", "png")}
     config = {"displaylogo": False, "modeBarButtonsToRemove": _TOOLS_LEFT_OUT, "toImageButtonOptions": tools}
     st.plotly_chart(figure, key=key, alt=alt, config=config)
 
@@ -95,11 +129,12 @@ def pick_model(frame: pd.DataFrame) -> pd.DataFrame:
     models = list(dict.fromkeys(frame["model"]))
     if len(models) < 2:
         return frame
-    chosen = st.selectbox("Model", ["all models", *models], key="model", bind="query-params", width=260)
+    chosen = link.one_of("Model", ["all models", *models], "model", width=260)
     return frame if chosen == "all models" else frame[frame["model"] == chosen]
 
 
 def published_marks() -> None:
+    collecting.sheet().marks += ["published", PAPER]
     with st.container(horizontal=True, gap="small"):
         st.badge("published", icon=":material/menu_book:", color="violet")
         st.badge(f"{PAPER}", color="gray")
@@ -107,6 +142,13 @@ def published_marks() -> None:
 
 def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
     """Where a run's numbers come from, how far it is, and what they may be compared with."""
+    collecting.sheet().marks += [
+        f"run {status.run_id}",
+        "recorded" if status.recorded else "measured",
+        f"{status.done:,} of {status.planned:,} records",
+        *facts,
+        *([] if data.comparable else ["not comparable with the paper"]),
+    ]
     with st.container(horizontal=True, gap="small"):
         if status.recorded:
             st.badge("recorded", icon=":material/inventory_2:", color="blue")
@@ -158,6 +200,7 @@ def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
         "concurrency": _values(data.records["concurrency"]),
         "texts": "left out" if data.text_left_out else "in the store",
     }
+    collecting.sheet().provenance |= rows | {"study": data.study.model_dump(mode="json"), "all": known}
     with st.expander("Provenance: data, judge, prompts, commit, concurrency", icon=":material/fingerprint:"):
         st.dataframe(pd.DataFrame(rows.items(), columns=["what", "value"]), hide_index=True)
         st.caption("All that determines the results, and so the run's id:")
@@ -165,6 +208,7 @@ def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
 
 
 def published_provenance(*remarks: str) -> None:
+    collecting.sheet().provenance |= {"published": f"{PAPER}, web/data/research_results.json", "remarks": list(remarks)}
     with st.expander("Provenance: where these figures come from", icon=":material/fingerprint:"):
         st.markdown(
             f"Figures only, as published with {PAPER} (`web/data/research_results.json` of the authors' repository), "

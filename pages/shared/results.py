@@ -13,11 +13,11 @@ from opbench.analysis import op
 from opbench.analysis import tradeoff as tradeoffs
 from opbench.analysis.aggregate import Rule
 from opbench.analysis.tradeoff import Kind
-from opbench.errors import DataError
+from opbench.errors import DataError, StoreError
 from opbench.settings import ROOT, settings
 from opbench.store import bundle, reading
 from opbench.store.database import Store, open_store
-from opbench.store.reading import RunStatus
+from opbench.store.reading import RunRow, RunStatus
 from opbench.store.rundata import RunData
 from opbench.types import Benchmark
 
@@ -54,11 +54,30 @@ def opened() -> Opened:
     return Opened(store, tuple(problems))
 
 
+def problems() -> tuple[str, ...]:
+    """What was wrong with recorded bundles; nothing where the store can't be opened, which the page says itself."""
+    try:
+        return opened().problems
+    except StoreError:
+        return ()
+
+
 @st.cache_data(ttl=2, max_entries=1, show_spinner=False)
-def statuses() -> dict[str, RunStatus]:
+def runs() -> dict[str, RunRow]:
     """All runs by id, newest first; up to two seconds old."""
-    store = opened().store
-    return {run_id: reading.run_status(store, run_id) for run_id in reading.run_ids(store)}
+    return {row.run_id: row for row in reading.run_list(opened().store)}
+
+
+@st.cache_data(ttl=2, max_entries=16, show_spinner=False)
+def status(run_id: str) -> RunStatus:
+    """How far a run is; up to two seconds old."""
+    return reading.run_status(opened().store, run_id)
+
+
+def forget() -> None:
+    """Read runs anew: one was made, went on or ended."""
+    runs.clear()
+    status.clear()
 
 
 def stamp(status: RunStatus) -> Stamp:

@@ -9,14 +9,12 @@ import streamlit as st
 
 from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.errors import OpbenchError, UsageError
-from opbench.store.reading import RunStatus, find_run
-from pages.shared import results
+from opbench.store.reading import RunRow, RunStatus, find_run
+from pages.shared import collecting, link, results, share
 from pages.shared.parts import plain
 
 PUBLISHED = "published"
 _RUN, _RULE, _FIRST = "run", "rule", "first"
-#: Values of query parameters that widgets check themselves: a wrong one is dropped there, and said here.
-_CHOICES: dict[str, tuple[str, ...]] = {_RULE: RULES, _FIRST: ("true", "false"), "kind": ("points", "relative")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +27,27 @@ class View:
 
 
 def show(page: Any) -> None:
-    """Draw the sidebar and the chosen page; an error of ours is a sentence."""
+    """Draw the sidebar and the chosen page; an error of ours is a sentence. What stands above is drawn last: by then
+    it is known what the page shows and what of its link couldn't be followed."""
+    head = st.container()
+    collecting.begin(page.url_path or "trade-off")
+    _forget_notices(page.url_path)
     try:
         _draw_sidebar()
-        for sentence in (*results.opened().problems, *st.session_state.get("notices", ())):
-            st.warning(plain(sentence), icon=":material/link_off:")
         page.run()
     except OpbenchError as error:
         st.error(plain(str(error)), icon=":material/error:")
+    with head:
+        share.bar(collecting.sheet())
+        for sentence in (*results.problems(), *link.notices()):
+            st.warning(plain(sentence), icon=":material/link_off:")
 
 
 def current() -> View:
     """The view as the sidebar says it."""
     state = st.session_state
-    return View(results.statuses().get(state["chosen_run"]), state[_RULE], state[_FIRST])
+    chosen = state["chosen_run"]
+    return View(None if chosen == PUBLISHED else results.status(chosen), state[_RULE], state[_FIRST])
 
 
 def look_at(run_id: str, notice: str = "") -> None:
@@ -50,11 +55,11 @@ def look_at(run_id: str, notice: str = "") -> None:
     st.session_state["next_run"] = run_id
     if notice:
         st.session_state.update({"notices": [notice], "noted_run": run_id})
-    results.statuses.clear()
+    results.forget()
     st.rerun()
 
 
-def describe(status: RunStatus) -> str:
+def describe(status: RunRow) -> str:
     """A run in a line, e.g. `pilot · recorded · 3fa2c1d0`. Nothing that changes while it is worked on belongs here:
     the browser sends the chosen line back, and a line that is there no more chooses nothing."""
     return " · ".join(part for part in (status.name, "recorded" if status.recorded else "", status.run_id) if part)
@@ -62,24 +67,23 @@ def describe(status: RunStatus) -> str:
 
 def _draw_sidebar() -> None:
     _follow_link()
-    runs = results.statuses()
+    runs = results.runs()
     if st.session_state.get("chosen_run", PUBLISHED) not in {PUBLISHED, *runs}:
         del st.session_state["chosen_run"]  # deleted meanwhile
     labels = {PUBLISHED: "Published figures (the paper)"} | {key: describe(run) for key, run in runs.items()}
     with st.sidebar:
         chosen = st.selectbox("Results of", list(labels), format_func=labels.__getitem__, key="chosen_run")
-        st.radio(
+        link.one_of(
             "Averaging rule",
             RULES,
-            key=_RULE,
-            bind="query-params",
+            _RULE,
+            kind="radio",
             help="\n".join(f"- **{rule}**: {text}" for rule, text in RULE_TEXTS.items())
             + "\n\nThe paper's table mixes the three; here one rule serves all rows.",
         )
-        st.toggle(
+        link.switch(
             "First speakers only",
-            key=_FIRST,
-            bind="query-params",
+            _FIRST,
             help="The public evaluator scores the first speaker of each conversation only: 859 of the 1,700 instances.",
         )
     _write_link(None if chosen == PUBLISHED else chosen)
@@ -93,23 +97,23 @@ def _follow_link() -> None:
         state["chosen_run"] = state.pop("next_run")
         state["linked_run"] = parameters.get(_RUN)
     wanted = parameters.get(_RUN)
-    notices = [
-        f"The link asks for {name}={parameters[name][:40]}, which is none of {', '.join(choices)}; it was left out."
-        for name, choices in _CHOICES.items()
-        if name in parameters and parameters[name].lower() not in choices
-    ]
     if wanted is not None and wanted != state.get("linked_run"):
         state["linked_run"] = wanted
         state["chosen_run"] = PUBLISHED
-        results.statuses.clear()
+        state["notices"] = []
+        results.forget()
         if wanted != PUBLISHED:
             try:
                 state["chosen_run"] = find_run(results.opened().store, wanted)
             except UsageError as error:
-                notices.append(f"The link's run can't be shown, here are the published figures: {error}"[:400])
-        state["notices"] = notices
-    elif notices:
-        state["notices"] = notices
+                link.say(f"The link's run can't be shown, here are the published figures: {error}"[:400])
+
+
+def _forget_notices(page: str) -> None:
+    """A notice of one page isn't true of the next."""
+    if st.session_state.get("noted_page", page) != page:
+        st.session_state.pop("notices", None)
+    st.session_state["noted_page"] = page
 
 
 def _write_link(run_id: str | None) -> None:

@@ -53,7 +53,7 @@ def _panel(run_id: str) -> None:
     st.session_state.setdefault("seen_working", {})[run_id] = status.working
     if was is not None and was != status.working:
         # The rest of the page (results, failures, what can be started) is drawn from the new state.
-        results.statuses.clear()
+        results.forget()
         st.rerun()
     state, icon = _state(status)
     st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=False)

@@ -9,7 +9,7 @@ from opbench.figures import theme
 from opbench.figures.latency import latency_bars
 from opbench.store.reading import RunStatus
 from opbench.types import Benchmark
-from pages.shared import parts, results, view
+from pages.shared import link, parts, results, view
 
 BENCHMARKS: dict[str, Benchmark | None] = {"both": None, "op": "op", "locomo": "locomo"}
 
@@ -57,13 +57,10 @@ def show_run(status: RunStatus) -> None:
     probe = ["latency probe: one at a time, nothing reused"] if data.study.latency_probe else []
     parts.run_marks(status, data, *probe)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        benchmark = st.segmented_control(
-            "Benchmark", list(BENCHMARKS), default="both", required=True, key="benchmark", bind="query-params"
-        )
-        fresh_only = st.toggle(
+        benchmark = link.one_of("Benchmark", list(BENCHMARKS), "benchmark", kind="segmented")
+        fresh_only = link.switch(
             "Without reused calls",
-            key="fresh",
-            bind="query-params",
+            "fresh",
             help="A reused call keeps the time it took when it was made, perhaps under another load.",
         )
         frame = parts.pick_model(results.latency(status.run_id, seen, fresh_only, BENCHMARKS[benchmark]))
@@ -80,7 +77,7 @@ def show_run(status: RunStatus) -> None:
     st.header("The paper's, beside it", anchor=False)
 
 
-st.title("How much longer does the user wait?", anchor=False)
+parts.title("How much longer does the user wait?")
 looked_at = view.current()
 if looked_at.status is not None:
     show_run(looked_at.status)

@@ -223,7 +223,7 @@ def offer(study: Study, concurrency: int, missing_keys: list[str]) -> None:
     """The quote, the button that starts, and the command that does the same."""
     run_id, estimate = quoted(study, concurrency)
     show_quote(study, estimate, concurrency)
-    known = results.statuses().get(run_id)
+    known = results.status(run_id) if run_id in results.runs() else None
     working = known is not None and known.working
     if missing_keys:
         st.info(f"Type a key first: {', '.join(missing_keys)}.", icon=":material/key:")
@@ -246,7 +246,7 @@ def offer(study: Study, concurrency: int, missing_keys: list[str]) -> None:
     st.code(command(study, concurrency), language="bash", wrap_lines=True)
 
 
-st.title("What will a study take, and how far is it?", anchor=False)
+parts.title("What will a study take, and how far is it?")
 looked_at = view.current().status
 if looked_at is not None:
     with st.container(border=True):

@@ -8,7 +8,7 @@ from opbench.analysis.tradeoff import UNITS
 from opbench.figures import theme
 from opbench.figures.gap import oracle_gap
 from opbench.store.reading import RunStatus
-from pages.shared import parts, results, view
+from pages.shared import link, parts, results, view
 
 
 def show_gap(frame: pd.DataFrame, mark: str, name: str) -> None:
@@ -52,13 +52,11 @@ def show_gap(frame: pd.DataFrame, mark: str, name: str) -> None:
 
 def show_published() -> None:
     parts.published_marks()
-    kind = st.segmented_control(
+    kind = link.one_of(
         "Figure 6's changes read as",
         list(UNITS),
-        default="points",
-        required=True,
-        key="kind",
-        bind="query-params",
+        "kind",
+        kind="segmented",
         help="The paper doesn't say which they are, and prints no numbers for figure 7: these are worked out from "
         "table 2 and figure 6.",
     )
@@ -88,7 +86,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 
-st.title("How near does a post-processor bring an agent to one without memories to misuse?", anchor=False)
+parts.title("How near does a post-processor bring an agent to one without memories to misuse?")
 looked_at = view.current()
 if looked_at.status is None:
     show_published()

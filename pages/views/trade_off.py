@@ -10,7 +10,7 @@ from opbench.analysis.tradeoff import UNITS
 from opbench.figures import theme
 from opbench.figures.tradeoff import tradeoff_heatmap
 from opbench.store.reading import RunStatus
-from pages.shared import parts, results, view
+from pages.shared import link, parts, results, view
 
 
 def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
@@ -47,6 +47,7 @@ def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
 
 
 def show_published() -> None:
+    link.check("kind", list(UNITS))
     parts.published_marks()
     show_changes(published.tradeoff(), published.UNIT_NOT_TOLD, theme.provenance(published=True), "trade-off-published")
     st.caption(
@@ -66,13 +67,11 @@ def show_run(current: view.View, status: RunStatus) -> None:
     first = ["first speakers only"] if current.first_only else []
     parts.run_marks(status, data, f"rule: {current.rule}", *first)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        kind = st.segmented_control(
+        kind = link.one_of(
             "Changes in",
             list(UNITS),
-            default="points",
-            required=True,
-            key="kind",
-            bind="query-params",
+            "kind",
+            kind="segmented",
             help="Points: difference of two scores from 0 to 100. Relative: that difference in percent of the memory "
             "system's own score.",
         )
@@ -94,7 +93,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 
-st.title("Does a post-processor stop over-personalisation, and what does it cost in personalisation?", anchor=False)
+parts.title("Does a post-processor stop over-personalisation, and what does it cost in personalisation?")
 looked_at = view.current()
 if looked_at.status is None:
     show_published()

@@ -1,0 +1,5 @@
+"""To be written."""
+
+from pages.shared import parts
+
+parts.title("To be written?")

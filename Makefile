@@ -23,7 +23,9 @@ check: $(DEV)
 	$(BIN)/mypy
 
 bench: $(DEV)
+	@tools/test-needs.sh
 	$(BIN)/python -m tests.speed.bench
+	$(BIN)/python -m tests.speed.pages
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.shared import view
+from pages.shared import access, view
 
-# A file of our own: a Material icon would be fetched from another host.
+# Files of our own: a Material icon would be fetched from another host.
 ICON = Path(__file__).parent / "pages" / "shared" / "icon.svg"
+LOGO = ICON.with_name("logo.svg")
 
 
 def page(file: str, title: str, icon: str, *, first: bool = False) -> st.Page:
@@ -17,6 +18,7 @@ def page(file: str, title: str, icon: str, *, first: bool = False) -> st.Page:
 
 
 st.set_page_config(page_title="OP-Bench Workbench", page_icon=str(ICON), layout="wide")
+st.logo(str(LOGO), size="large", icon_image=str(ICON))
 # The views stand below pages/, not in it: a file right in it Streamlit runs without this one when the first visitor
 # follows a link to it.
 chosen = st.navigation(
@@ -37,6 +39,7 @@ chosen = st.navigation(
             page("audit", "Audit", "fact_check"),
             page("data", "Data", "dataset"),
         ],
-    }
+    },
+    position="sidebar" if access.may_read() else "hidden",
 )
 view.show(chosen)

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-Family = Literal["none", "filter", "compression", "revision"]
+Family = Literal["none", "filter", "compression", "revision", "control"]
+"""`control`: no mitigation, but what one has to beat."""
 State = Literal["kept", "nothing", "failed"]
 
 
@@ -87,6 +88,8 @@ class Processed:
     """Text that the method puts before the question in the response prompt (`few-shot-cot-original`'s examples)."""
     heading: str = ""
     """A heading (`Memories for user X:`) that came with the memories; `context_lines` puts it back over kept lines."""
+    answer: str | None = None
+    """The response itself, when the method answers without the model; never set with the state `failed`."""
 
 
 @dataclass(frozen=True, slots=True)

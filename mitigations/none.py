@@ -1,4 +1,4 @@
-"""No mitigation, and the control that a filter has to beat: an always empty memory."""
+"""No mitigation: the memories as retrieved."""
 
 from __future__ import annotations
 
@@ -19,15 +19,3 @@ class NoMitigation(Method):
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
     ) -> Processed:
         return prepare(memories).pass_through()
-
-
-class DropAll(Method):
-    """Always keeps nothing: what a filter scores that abstains every time."""
-
-    def __init__(self, name: str = "drop-all") -> None:
-        super().__init__(name, "none", "Empty memory")
-
-    async def process(
-        self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
-    ) -> Processed:
-        return Processed("nothing", (), prepare(memories).memories, reason="drop-all keeps no memory")

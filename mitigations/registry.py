@@ -9,11 +9,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
+from mitigations.abstain import Abstain
 from mitigations.base import PostProcessor
 from mitigations.comorag import ComoRAG
+from mitigations.empty import Empty
 from mitigations.few_shot_cot import FewShotCoT, FewShotCoTOriginal
 from mitigations.marag import MARAG, MARAGPerMemory
-from mitigations.none import DropAll, NoMitigation
+from mitigations.none import NoMitigation
 from mitigations.reminder import Reminder, ReminderOriginal
 from mitigations.self_critic import SelfCritic, SelfCriticOriginal
 from mitigations.self_recheck import SelfReCheck, SelfReCheckTwice, SelfReCheckVerdicts
@@ -56,7 +58,7 @@ def get(name: str) -> PostProcessor:
 
 
 def names() -> tuple[str, ...]:
-    """All known names: the package's in the paper's order, then variants, then plugins and installed packages."""
+    """All known names: the package's in the paper's order, controls, variants, then plugins and installed packages."""
     return tuple(dict.fromkeys((*_methods, *_installed())))
 
 
@@ -123,7 +125,8 @@ _BUILT_IN: tuple[PostProcessor, ...] = (
     ComoRAG(),
     MARAG(),
     SelfReCheck(),
-    DropAll(),
+    Empty(),
+    Abstain(),
     ReminderOriginal(),
     SelfCriticOriginal(),
     FewShotCoTOriginal(),

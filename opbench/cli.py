@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from opbench.commands import ask, data, models, results, run
+from opbench.commands import ask, audit, compare, data, instances, models, plugins, results, run, sharing
 from opbench.errors import OpbenchError, UsageError
 
 app = typer.Typer(
@@ -19,8 +19,13 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 models.add(app)
 run.add(app)
+plugins.add(app)
 results.add(app)
+audit.add(app)
+sharing.add(app)
 ask.add(app)
+instances.add(app)
+compare.add(app)
 
 
 def main() -> None:

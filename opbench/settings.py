@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from opbench.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 """The project's folder: `models.toml` and `results/` stand in it."""
@@ -32,6 +35,16 @@ class Settings(BaseSettings):
     models: Path | None = Field(
         None, description="Your own model registry file. Default: models.local.toml beside models.toml."
     )
+    open: Literal["viewer", "editor"] | None = Field(
+        None, description="Serve the dashboard without sign-in at any address; everybody who reaches it is this."
+    )
+    sign_in: Literal["required"] | None = Field(
+        None, description="Demand sign-in on loopback too, e.g. behind a reverse proxy of the same machine."
+    )
+    editors: str = Field("", description="Who may launch and write: e-mail addresses or @domains, with commas.")
+    viewers: str = Field("", description="Who may read and download: e-mail addresses or @domains, with commas.")
+    host: str = Field("", description="Names by which people reach the dashboard, with commas.")
+    session_hours: int = Field(12, ge=1, le=720, description="Hours that a sign-in lasts.")
 
     @property
     def cache(self) -> Path:
@@ -57,5 +70,13 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once. Tests clear it with `settings.cache_clear()`."""
-    return Settings()
+    """The settings of this process, read once. Tests clear it with `settings.cache_clear()`.
+
+    Raises:
+        UsageError: a variable holds what it can't.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = error.errors(include_input=False, include_url=False)[0]
+        raise UsageError(f"OPBENCH_{str(wrong['loc'][0]).upper()}: {wrong['msg'].lower()}") from None

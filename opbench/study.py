@@ -51,6 +51,8 @@ class Study(BaseModel):
     seed: int = 0
     adversarial: bool = False
     """Whether LoCoMo's category 5 is asked; the usual protocol leaves it out."""
+    exclude: tuple[str, ...] = ()
+    """Exclusion lists by name (`opbench data exclusions`); what is on them is out before a limit takes its part."""
     k: int = Field(5, ge=1, le=100)
     """Memories retrieved per query (paper, B.4: 5)."""
     temperature: float = Field(0.0, ge=0.0, le=2.0)
@@ -66,7 +68,7 @@ class Study(BaseModel):
     latency_probe: bool = False
     """Concurrency 1 and no reuse, so that latencies are those of an unloaded system (design rule 5)."""
 
-    @field_validator("models", "memories", "mitigations", "benchmarks", "users", "subtypes")
+    @field_validator("models", "memories", "mitigations", "benchmarks", "users", "subtypes", "exclude")
     @classmethod
     def _no_repeats(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(value))
@@ -102,7 +104,8 @@ class Study(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The fields that belong to the hash, as JSON values; the order in which things were named doesn't count."""
-        fields = self.model_dump(mode="json", exclude={"name"})
+        # Without a list the field isn't part of it: studies from before there were lists keep their ids.
+        fields = self.model_dump(mode="json", exclude={"name"} if self.exclude else {"name", "exclude"})
         return {k: sorted(v) if isinstance(v, list) else v for k, v in fields.items()}
 
 

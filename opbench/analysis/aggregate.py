@@ -10,6 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from opbench.types import OP_CATEGORIES, OP_SUBTYPES
 
 Rule = Literal["task-mean", "instance", "category-macro"]
@@ -62,6 +65,15 @@ def aggregate(subscores: Mapping[str, float | None], weights: Mapping[str, int],
         means = [sum(values) / len(values) for values in by_category.values()]
         return sum(means) / len(means)
     raise ValueError(f"no aggregation rule '{rule}'; there are {', '.join(RULES)}")
+
+
+def coefficients(weights: Mapping[str, int], rule: Rule) -> npt.NDArray[np.float64]:
+    """What each of `OP_SUBTYPES` contributes to the average: every rule is a weighted sum of the sub-scores.
+
+    0 for a subtype that isn't planned; they sum to 1.
+    """
+    ones = [aggregate({each: float(each == name) for each in OP_SUBTYPES}, weights, rule) for name in OP_SUBTYPES]
+    return np.array([0.0 if one is None else one for one in ones])
 
 
 def unplanned(weights: Mapping[str, int]) -> tuple[str, ...]:

@@ -28,6 +28,9 @@ FIRST_SPEAKER_WEIGHTS = {
 #: A rule fits a row when it comes this near (points): published figures are rounded to 0.01.
 FITS_WITHIN = 0.02
 
+#: Pairs of the 16 published rows with a memory system.
+PAIRS = 16 * 15 // 2
+
 #: The averages that are told apart. The task mean is the same for both scopes (sycophancy's proportions are equal),
 #: and the category macro doesn't depend on counts at all.
 CANDIDATES: dict[str, tuple[Rule, Scope]] = {
@@ -80,6 +83,24 @@ def audit() -> pd.DataFrame:
     return frame
 
 
+def ranking(rule: Rule, scope: Scope = "all") -> pd.DataFrame:
+    """The 16 rows with a memory system by their drop below BASE, as one rule makes it; the greatest drop first.
+
+    Columns: model, memory; published_drop and drop (%), published_place and place (1 is the greatest drop; equal drops
+    share the better place), moved (places up, negative for down), swaps (rows against which the order is another one).
+    """
+    frame = recomputed(rule, scope).assign(published_drop=published.op_scores()["drop"])
+    frame = frame[frame["memory"] != BASE].drop(columns="op")
+    for place, drop in (("published_place", "published_drop"), ("place", "drop")):
+        frame[place] = frame[drop].rank(method="min", ascending=False).astype(int)
+    frame["moved"] = frame["published_place"] - frame["place"]
+    changes = ranking_changes(rule, scope)
+    swapped = [name for change in changes for name in (change["first"], change["second"])]
+    frame["swaps"] = [swapped.count(f"{row.model} {row.memory}") for row in frame.itertuples()]
+    columns = ["model", "memory", "published_drop", "drop", "published_place", "place", "moved", "swaps"]
+    return frame.sort_values("drop", ascending=False, kind="stable").reset_index(drop=True)[columns]
+
+
 def ranking_changes(rule: Rule, scope: Scope = "all") -> list[dict[str, Any]]:
     """Pairs of the 16 rows with a memory system whose order by drop isn't the published one when one rule serves all.
 
@@ -106,6 +127,27 @@ def ranking_changes(rule: Rule, scope: Scope = "all") -> list[dict[str, Any]]:
         for second in rows[place + 1 :]
         if first[1] > second[1] and first[2] < second[2]
     ]
+
+
+def changes_table(rule: Rule, scope: Scope = "all") -> pd.DataFrame:
+    """`ranking_changes` as a table, the widest apart first: rule, first, second, first_published, second_published,
+    first_recomputed, second_recomputed (drops in %), by (percentage points between the recomputed ones)."""
+    rows = [
+        {
+            "rule": rule,
+            "first": change["first"],
+            "second": change["second"],
+            "first_published": change["published"][0],
+            "second_published": change["published"][1],
+            "first_recomputed": change["recomputed"][0],
+            "second_recomputed": change["recomputed"][1],
+            "by": change["recomputed"][1] - change["recomputed"][0],
+        }
+        for change in ranking_changes(rule, scope)
+    ]
+    columns = ["rule", "first", "second", "first_published", "second_published", "first_recomputed"]
+    frame = pd.DataFrame(rows, columns=[*columns, "second_recomputed", "by"])
+    return frame.sort_values("by", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def to_text() -> str:
@@ -136,7 +178,7 @@ def to_text() -> str:
         lines.append(f"{row['model']:<17} {row['memory']:<6} {row['published_drop']:>10.1f} {numbers}")
     lines += ["", "Pairs of rows whose order by drop changes against the published one:"]
     for rule in RULES:
-        lines.append(f"  {rule:<15} {len(ranking_changes(rule)):>3} of {16 * 15 // 2}{_examples(rule)}")
+        lines.append(f"  {rule:<15} {len(ranking_changes(rule)):>3} of {PAIRS}{_examples(rule)}")
     return "\n".join(lines)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from opbench.errors import UsageError
-from opbench.store.rundata import RunData
+from opbench.store.rundata import RunData, Vectors
 from opbench.types import Benchmark
 
 Key = tuple[str, str, str]
@@ -30,10 +30,14 @@ def configuration_keys(data: RunData) -> list[Key]:
 
 def planned(data: RunData, benchmark: Benchmark, first_only: bool = False) -> pd.DataFrame:
     """The slice's instances of one benchmark, in its order; `first_only` keeps first speakers of conversations."""
-    frame = data.instances[data.instances["benchmark"] == benchmark]
-    if first_only:
-        frame = frame[frame["first_speaker"].astype(bool)]
-    return frame.sort_values("ordinal").reset_index(drop=True)
+
+    def make() -> pd.DataFrame:
+        frame = data.instances[data.instances["benchmark"] == benchmark]
+        if first_only:
+            frame = frame[frame["first_speaker"].astype(bool)]
+        return frame.sort_values("ordinal").reset_index(drop=True)
+
+    return data.keep(("planned", benchmark, first_only), make)
 
 
 def choose_judge(judges: Sequence[str], preferred: Sequence[str | None], what: str) -> str | None:
@@ -67,21 +71,25 @@ class Grid:
 def score_grid(
     data: RunData, benchmark: Benchmark, metric: str, first_only: bool = False, judge: str | None = None
 ) -> Grid:
-    """The scores of one metric. `judge` None means the study's own.
+    """The scores of one metric, worked out once for a run: read-only. `judge` None means the study's own.
 
     Raises:
         UsageError: several judges and none named.
     """
-    instances = planned(data, benchmark, first_only)
-    keys = configuration_keys(data)
-    rows = data.scores[data.scores["metric"] == metric]
-    index = pd.Index(instances["instance"])
-    rows = rows[rows["instance"].isin(index)]
-    chosen = choose_judge(rows["judge"].unique().tolist(), (judge, data.study.judge), f"'{metric}'")
-    rows = rows[rows["judge"] == chosen]
-    values = np.full((len(instances), len(keys)), np.nan)
-    _place(values, index.get_indexer(pd.Index(rows["instance"])), _columns(rows, keys), rows["value"])
-    return Grid(instances, keys, values * 100.0, metric, chosen)
+
+    def make() -> Grid:
+        instances = planned(data, benchmark, first_only)
+        keys = configuration_keys(data)
+        rows = data.scores_of(metric)
+        index = pd.Index(instances["instance"])
+        rows = rows[rows["instance"].isin(index)]
+        chosen = choose_judge(rows["judge"].unique().tolist(), (judge, data.study.judge), f"'{metric}'")
+        rows = rows[rows["judge"] == chosen]
+        values = np.full((len(instances), len(keys)), np.nan)
+        _place(values, index.get_indexer(pd.Index(rows["instance"])), _columns(rows, keys), rows["value"])
+        return Grid(instances, keys, _fixed(values * 100.0), metric, chosen)
+
+    return data.keep(("scores", benchmark, metric, first_only, judge), make)
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,11 @@ class Repetition:
     instances: list[str]
     owner: Ints
     embedded: Bools
-    vectors: dict[tuple[str, str, str, str], npt.NDArray[np.float32]] | None
+    rows: Ints
+    """Positions in `vectors` (repetition instances × keys), −1 where there is no embedding."""
+    vectors: npt.NDArray[np.float32] | None
     judge: str | None
+    _paired: dict[tuple[int, ...], tuple[Floats, Floats, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def paired(self, columns: Sequence[int]) -> tuple[Floats, Floats, int]:
         """Values (users × columns) over what all columns share, the responses they rest on (users), and how many
@@ -109,7 +120,13 @@ class Repetition:
         there; without them, or when they aren't the ones that the stored value rests on, the stored values stand and
         the user is counted as unequal.
         """
-        picked = list(columns)
+        key = tuple(columns)
+        if key not in self._paired:
+            values, n, unequal = self._pair(list(key))
+            self._paired[key] = _fixed(values), _fixed(n), unequal
+        return self._paired[key]
+
+    def _pair(self, picked: list[int]) -> tuple[Floats, Floats, int]:
         values = self.values[:, picked].copy()
         n = self.n[:, picked].min(axis=1, initial=np.inf)
         used = self.embedded[:, picked]
@@ -129,26 +146,30 @@ class Repetition:
             rows = np.flatnonzero(common & (self.owner == user))
             n[user] = len(rows)
             for place, column in enumerate(picked):
-                values[user, place] = self._recompute(rows, self.keys[column])
+                values[user, place] = self._recompute(rows, column)
         values[np.isnan(values).any(axis=1)] = np.nan
         return values, np.where(np.isnan(values).any(axis=1), 0.0, n), unequal
 
-    def _recompute(self, rows: Ints, key: Key) -> float:
+    def _recompute(self, rows: Ints, column: int) -> float:
         """100 × (1 − mean pairwise cosine) over the responses in `rows`; NaN for fewer than two."""
         if len(rows) < 2 or self.vectors is None:
             return float("nan")
-        matrix = np.stack([self.vectors[(*key, self.instances[row])] for row in rows]).astype(np.float64)
+        matrix = self.vectors[self.rows[rows, column]].astype(np.float64)
         total = matrix.sum(axis=0)
         pairs = (total @ total - np.einsum("ij,ij->", matrix, matrix)) / (len(rows) * (len(rows) - 1))
         return float((1.0 - pairs) * 100.0)
 
 
 def repetition_grid(data: RunData, first_only: bool = False, judge: str | None = None) -> Repetition:
-    """Repetition of all users of the slice that have repetition instances.
+    """Repetition of all users of the slice that have repetition instances, worked out once for a run: read-only.
 
     Raises:
         UsageError: several judges (embedders) and none named.
     """
+    return data.keep(("repetition", first_only, judge), lambda: _repetition_grid(data, first_only, judge))
+
+
+def _repetition_grid(data: RunData, first_only: bool, judge: str | None) -> Repetition:
     instances = planned(data, "op", first_only)
     instances = instances[instances["subtype"] == "repetition"].reset_index(drop=True)
     keys = configuration_keys(data)
@@ -163,36 +184,39 @@ def repetition_grid(data: RunData, first_only: bool = False, judge: str | None =
     n = np.zeros((len(users), len(keys)))
     _place(values, where, columns, rows["value"])
     _place(n, where, columns, rows["n"])
+    names = [str(name) for name in instances["instance"]]
+    vectors = Vectors.of(data.vectors) if data.vectors else None
+    at = np.full((len(names), len(keys)), -1, dtype=np.intp) if vectors is None else vectors.rows(names, keys)
     return Repetition(
         [str(user) for user in users],
         keys,
-        values * 100.0,
-        n,
-        [str(name) for name in instances["instance"]],
+        _fixed(values * 100.0),
+        _fixed(n),
+        names,
         owner.astype(np.intp),
-        _embedded(data, instances, keys),
-        data.vectors or None,
+        # Which responses took part: those with an embedding; without embeddings, those that are done.
+        _done(data, names, keys) if vectors is None else at >= 0,
+        at,
+        None if vectors is None else vectors.matrix,
         chosen,
     )
 
 
-def _embedded(data: RunData, instances: pd.DataFrame, keys: list[Key]) -> Bools:
-    """Which repetition responses took part: those with an embedding; without embeddings, those that are done."""
-    index = pd.Index(instances["instance"])
+def _done(data: RunData, instances: Sequence[str], keys: list[Key]) -> Bools:
+    index = pd.Index(instances)
     taken = np.zeros((len(index), len(keys)), dtype=np.bool_)
-    if data.vectors:
-        at_row = {name: row for row, name in enumerate(index)}
-        at_column = {key: column for column, key in enumerate(keys)}
-        for *key, name in data.vectors:
-            row, column = at_row.get(name), at_column.get((key[0], key[1], key[2]))
-            if row is not None and column is not None:
-                taken[row, column] = True
-        return taken
-    rows = data.records[(data.records["status"] == "done") & data.records["instance"].isin(index)]
+    records = data.records_with("status")
+    rows = records[(records["status"] == "done") & records["instance"].isin(index)]
     where, columns = index.get_indexer(pd.Index(rows["instance"])), _columns(rows, keys)
     known = columns >= 0
     taken[where[known], columns[known]] = True
     return taken
+
+
+def _fixed(values: Floats) -> Floats:
+    """The same array, which nobody can change by mistake: it is shared."""
+    values.flags.writeable = False
+    return values
 
 
 def _columns(rows: pd.DataFrame, keys: list[Key]) -> Ints:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from opbench.analysis.compare import Change, group_means, reference_of
-from opbench.analysis.grids import KEY, Grid, score_grid
+from opbench.analysis.grids import KEY, Bools, Grid, Ints, Key, score_grid
+from opbench.analysis.intervals import single_part
 from opbench.store.rundata import RunData
 from opbench.study import NO_MITIGATION
 from opbench.types import LOCOMO_CATEGORIES
@@ -40,6 +42,12 @@ def headline_metric(data: RunData, judge: str | None = None) -> str:
     return "f1" if (judge or data.study.judge) == "offline" else "correct"
 
 
+def metric_label(metric: str, judge: str | None) -> str:
+    """What a LoCoMo score is, e.g. `judged correct (gpt-4o-mini)`."""
+    label = METRICS.get(metric, metric)
+    return f"{label} ({judge})" if judge and metric == "correct" else label
+
+
 def locomo_table(
     data: RunData, metric: str | None = None, first_only: bool = False, judge: str | None = None
 ) -> pd.DataFrame:
@@ -55,12 +63,12 @@ def locomo_table(
     """
     name = metric or headline_metric(data, judge)
     grid = score_grid(data, "locomo", name, first_only, judge)
-    label = METRICS.get(name, name)
-    if grid.judge and name == "correct":
-        label = f"{label} ({grid.judge})"
+    label = metric_label(name, grid.judge)
     category = pd.Index(CATEGORIES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
-    usual = category != CATEGORIES.index(ADVERSARIAL)
+    usual = _usual(grid)
     planned = np.bincount(category, minlength=len(CATEGORIES))
+    pairs = [(key, reference_of(key)) for key in grid.keys if key[2] != NO_MITIGATION]
+    changes = dict(zip((key for key, _ in pairs), locomo_changes(grid, pairs), strict=True))
     rows: list[dict[str, Any]] = []
     for column, key in enumerate(grid.keys):
         scored = ~np.isnan(grid.values[:, column])
@@ -70,7 +78,7 @@ def locomo_table(
         missing = f"nothing scored: {', '.join(gone)}" if gone else ""
         if not len(grid.instances):
             missing = "the slice has no LoCoMo question"
-        change = Change.missing("reference") if key[2] == NO_MITIGATION else _change(grid, column, usual)
+        change = changes.get(key, Change.missing("reference"))
         rows.append(
             {
                 **dict(zip(KEY, key, strict=True)),
@@ -92,15 +100,28 @@ def locomo_table(
     return pd.DataFrame(rows, columns=LOCOMO_COLUMNS)
 
 
-def _change(grid: Grid, column: int, usual: np.ndarray[Any, np.dtype[np.bool_]]) -> Change:
-    """Change of the overall mean against the same memory system without post-processor, over shared questions."""
-    reference = reference_of(grid.keys[column])
-    other = grid.column(reference)
-    if other is None:
-        return Change.missing(f"not in the study: {' · '.join(reference)}")
+def locomo_changes(grid: Grid, pairs: Sequence[tuple[Key, Key]]) -> list[Change]:
+    """Changes of the overall mean from each pair's second configuration (the reference) to its first, over the
+    questions that both have; adversarial ones don't count."""
+    usual = _usual(grid)
+    owner, _ = pd.factorize(grid.instances["user"])
+    return [_change(grid, key, reference, usual, owner) for key, reference in pairs]
+
+
+def _change(grid: Grid, key: Key, reference: Key, usual: Bools, owner: Ints) -> Change:
+    column, other = grid.column(key), grid.column(reference)
+    if column is None or other is None:
+        return Change.missing(f"not in the study: {' · '.join(reference if other is None else key)}")
     pair = grid.values[:, [column, other]]
     shared = usual & ~np.isnan(pair).any(axis=1)
     if not shared.any():
         return Change.missing("nothing scored by both")
     value, base = pair[shared].mean(axis=0)
-    return Change.between(float(value), float(base), int(shared.sum()), "paired")
+    sums = single_part(pair[shared].T, owner[shared], "LoCoMo")
+    return Change.between(float(value), float(base), int(shared.sum()), "paired", sums, np.ones(1))
+
+
+def _usual(grid: Grid) -> Bools:
+    """Which questions count in the overall score."""
+    usual: Bools = grid.instances["subtype"].to_numpy() != ADVERSARIAL
+    return usual

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from opbench.analysis.aggregate import Rule, aggregate
-from opbench.analysis.compare import gap_of
+from opbench.analysis.compare import Kind, gap_of
 from opbench.analysis.latency import LATENCY_COLUMNS
 from opbench.analysis.op import SUBSCORE_COLUMNS
-from opbench.analysis.tradeoff import TRADEOFF_COLUMNS, Kind
+from opbench.analysis.tradeoff import TRADEOFF_COLUMNS, with_front
 from opbench.errors import DataError
 from opbench.settings import ROOT
 from opbench.study import BASE, NO_MITIGATION
@@ -85,21 +85,32 @@ def counts() -> pd.DataFrame:
 
 
 def tradeoff() -> pd.DataFrame:
-    """Figure 6 in the shape of `opbench.analysis.tradeoff.tradeoff`; `unit` says that it isn't told, n are NaN."""
+    """Figure 6 in the shape of `opbench.analysis.tradeoff.tradeoff`.
+
+    `unit` says that it isn't told, and `op_points` and `locomo_points` are the changes as printed, in that unit; n,
+    intervals and p are NaN, there are no verdicts and no controls.
+    """
     wide = mitigation_changes().pivot(index=["memory", "mitigation"], columns="benchmark", values="change")
     order = pd.MultiIndex.from_product(
         [[name for name in MEMORIES.values() if name != BASE], MITIGATIONS.values()], names=["memory", "mitigation"]
     )
     frame = wide.reindex(order).reset_index()
-    frame = frame.rename(columns={"op": "op_change", "locomo": "locomo_change"})
-    frame[["op_n", "op_n_planned", "locomo_n", "locomo_n_planned"]] = np.nan
-    frame[["op_note", "left_out", "locomo_note"]] = ""
-    frame["model"] = MITIGATION_MODEL
-    frame["locomo_metric"] = "not told"
-    frame["unit"] = UNIT_NOT_TOLD
-    frame["source"] = "published"
-    frame["comparable"] = True
-    return frame[TRADEOFF_COLUMNS]
+    for benchmark in ("op", "locomo"):
+        frame = frame.rename(columns={benchmark: f"{benchmark}_change"})
+        frame[f"{benchmark}_points"] = frame[f"{benchmark}_change"]
+        frame[[f"{benchmark}_{name}" for name in ("low", "high", "p", "p_holm", "users", "n", "n_planned")]] = np.nan
+        frame[[f"{benchmark}_{name}" for name in ("verdict", "note")]] = ""
+        frame[f"{benchmark}_interval_note"] = "no intervals are published"
+    frame = frame.assign(
+        model=MITIGATION_MODEL,
+        control=False,
+        left_out="",
+        locomo_metric="not told",
+        unit=UNIT_NOT_TOLD,
+        source="published",
+        comparable=True,
+    )
+    return with_front(frame)[TRADEOFF_COLUMNS]
 
 
 def oracle_gap(kind: Kind) -> pd.DataFrame:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
-from opbench.analysis.aggregate import Rule
-from opbench.analysis.grids import KEY
-from opbench.analysis.locomo import locomo_table
-from opbench.analysis.op import op_table
+import mitigations
+from opbench.analysis.aggregate import Rule, unplanned
+from opbench.analysis.compare import Change, Kind, change_intervals, op_board, op_change, reference_of
+from opbench.analysis.grids import KEY, Bools, Floats, Key, score_grid
+from opbench.analysis.intervals import LEVEL, holm
+from opbench.analysis.locomo import headline_metric, locomo_changes, metric_label
 from opbench.store.rundata import RunData
-from opbench.study import NO_MITIGATION
+from opbench.study import BASE, NO_MITIGATION
 
-Kind = Literal["points", "relative"]
 UNITS: dict[Kind, str] = {"points": "points", "relative": "% of the memory system"}
 
+Verdict = Literal["better", "worse", "not distinguishable", "can't be told", ""]
+#: The memory system that draws at random, and BASE, as controls of another memory system.
+RANDOM = "random"
+CONTROL_SYSTEMS = {RANDOM: "random memories", BASE: "no memory (BASE)"}
+
+_OF_BENCHMARK = ["change", "low", "high", "points", "p", "p_holm", "verdict", "users", "interval_note"]
+_COUNTS = ["n", "n_planned", "note"]
+OP_CHANGE_COLUMNS = [f"op_{name}" for name in (*_OF_BENCHMARK, *_COUNTS)]
+LOCOMO_CHANGE_COLUMNS = [f"locomo_{name}" for name in (*_OF_BENCHMARK, *_COUNTS)]
 TRADEOFF_COLUMNS = [
     *KEY,
-    "op_change",
-    "op_n",
-    "op_n_planned",
-    "op_note",
+    "control",
+    *OP_CHANGE_COLUMNS,
     "left_out",
-    "locomo_change",
-    "locomo_n",
-    "locomo_n_planned",
-    "locomo_note",
+    *LOCOMO_CHANGE_COLUMNS,
     "locomo_metric",
+    "pareto",
+    "beaten_by",
     "unit",
     "source",
     "comparable",
@@ -42,34 +51,146 @@ def tradeoff(
     metric: str | None = None,
     judge: str | None = None,
 ) -> pd.DataFrame:
-    """One row a configuration with a post-processor; columns as in `TRADEOFF_COLUMNS`.
+    """One row a configuration with a post-processor, then the controls; columns as in `TRADEOFF_COLUMNS`.
 
-    `op_change` and `locomo_change` are paired changes against the same memory system without post-processor, in
-    points or in percent of it (`kind`, told in `unit`), NaN where missing with the reason in `op_note` or
-    `locomo_note`. `left_out` names the subtypes that the slice has none of. `source` is `measured`;
-    `comparable` is the run's.
+    For each benchmark (`op_`, `locomo_`): `change` is paired, against the same memory system without post-processor,
+    in points or in percent of it (`kind`, told in `unit`), NaN where missing with the reason in `note`; `low` and
+    `high` are its 95 % interval over users; `points`, `p`, Holm's `p_holm` and the `verdict` are of the change in
+    points whatever `kind`; `users` are those with a paired instance; `interval_note` says why there is no interval.
+    `left_out` names the subtypes that the slice has none of. `pareto`: it gains on one benchmark, and no other
+    post-processor of the same model and memory system, nor going without, is as good on both and better on one.
+    `beaten_by` names the controls that are. `control` rows are post-processors of that family, and what becomes of a
+    memory system when random memories or none (BASE) take its place. Holm corrects each benchmark's post-processors,
+    and its controls, by themselves. `source` is `measured`; `comparable` is the run's.
 
     Raises:
         UsageError: several judges and none named.
     """
-    op = op_table(data, rule, first_only, judge)
-    locomo = locomo_table(data, metric, first_only, judge)
-    frame = op[KEY].copy()
-    frame["op_change"] = op[f"op_change_{kind}"]
-    frame["op_n"] = op["n_paired"]
-    frame["op_n_planned"] = op["n_planned"]
+    board = op_board(data, first_only, judge)
+    name = metric or headline_metric(data, judge)
+    grid = score_grid(data, "locomo", name, first_only, judge)
+    weights = board.weights
+    left_out = ", ".join(unplanned(weights))
+    n_planned, n_questions = sum(weights.values()), int((grid.instances["subtype"] != "adversarial").sum())
+    compared = list(_compared(board.grid.keys))
     # An average over some of the subtypes is said to be one, wherever it stands.
-    partial = ("without " + op["left_out"]).where(op["partial"].astype(bool), "")
-    note = op["pairing"].where(op["n_planned"] > 0, op["missing"])
-    frame["op_note"] = [", ".join(part for part in parts if part) for parts in zip(note, partial, strict=True)]
-    frame["left_out"] = op["left_out"]
-    frame["locomo_change"] = locomo[f"change_{kind}"]
-    frame["locomo_n"] = locomo["n_paired"]
-    frame["locomo_n_planned"] = locomo["n_planned"]
-    frame["locomo_note"] = locomo["pairing"].where(locomo["n_planned"] > 0, locomo["missing"])
-    frame["locomo_metric"] = locomo["metric_label"]
-    frame["unit"] = UNITS[kind]
-    frame["source"] = "measured"
-    frame["comparable"] = data.comparable
-    changed = frame[frame["mitigation"] != NO_MITIGATION]
-    return changed[TRADEOFF_COLUMNS].reset_index(drop=True)
+    partial = f"without {left_out}" if left_out else ""
+    op = [op_change(board, key, reference, rule) for _, (key, reference, _) in compared]
+    if not n_planned:
+        op = [Change.missing("the slice has no OP-Bench instance")] * len(compared)
+    locomo = locomo_changes(grid, [(key, reference) for _, (key, reference, _) in compared])
+    if not len(grid.instances):
+        locomo = [Change.missing("the slice has no LoCoMo question")] * len(compared)
+    rows: list[dict[str, Any]] = [
+        {
+            **dict(zip(KEY, method, strict=True)),
+            "control": control,
+            **of_op,
+            "op_n_planned": n_planned,
+            "op_note": ", ".join(part for part in (of_op["op_note"], partial) if part),
+            "left_out": left_out,
+            **of_locomo,
+            "locomo_n_planned": n_questions,
+        }
+        for (method, (_, _, control)), of_op, of_locomo in zip(
+            compared, _told(op, kind, "op"), _told(locomo, kind, "locomo"), strict=True
+        )
+    ]
+    frame = pd.DataFrame(rows, columns=[*KEY, "control", *OP_CHANGE_COLUMNS, "left_out", *LOCOMO_CHANGE_COLUMNS])
+    frame = frame.assign(
+        locomo_metric=metric_label(name, grid.judge), unit=UNITS[kind], source="measured", comparable=data.comparable
+    )
+    for benchmark in ("op", "locomo"):
+        for control in (False, True):
+            of_family = frame["control"].to_numpy(dtype=np.bool_) == control
+            frame.loc[of_family, f"{benchmark}_p_holm"] = holm(frame.loc[of_family, f"{benchmark}_p"].to_numpy(float))
+        frame[f"{benchmark}_verdict"] = [
+            verdict(points, p)
+            for points, p in zip(frame[f"{benchmark}_points"], frame[f"{benchmark}_p_holm"], strict=True)
+        ]
+    return with_front(frame)[TRADEOFF_COLUMNS]
+
+
+def verdict(points: float, p: float) -> Verdict:
+    """What a change and its corrected p come to; nothing when there is no change to judge."""
+    if np.isnan(points):
+        return ""
+    if np.isnan(p):
+        return "can't be told"
+    if p > 1.0 - LEVEL:
+        return "not distinguishable"
+    return "better" if points > 0 else "worse"
+
+
+def with_front(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame (controls last) with `pareto` and `beaten_by`, from `op_points` and `locomo_points`."""
+    scores = frame[["op_points", "locomo_points"]].to_numpy(dtype=np.float64).round(9)  # no gain by rounding
+    control, names = frame["control"].to_numpy(dtype=np.bool_), frame["mitigation"].to_numpy()
+    pareto, beaten_by = np.zeros(len(frame), dtype=np.bool_), np.full(len(frame), "", dtype=object)
+    systems = frame.groupby(["model", "memory"], sort=False).ngroup().to_numpy()
+    for system in range(systems.max(initial=-1) + 1):
+        rows = np.flatnonzero(systems == system)
+        methods, controls = rows[~control[rows]], rows[control[rows]]
+        # What gains nothing anywhere isn't worth its time, even where it loses nothing.
+        gains = np.any(scores[methods] > 0, axis=1)
+        pareto[methods] = gains & front(np.vstack([scores[methods], [0.0, 0.0]]))[:-1]
+        for row in methods:
+            beaten_by[row] = ", ".join(names[controls[_dominates(scores[controls], scores[row])]])
+    return frame.assign(pareto=pareto, beaten_by=beaten_by)
+
+
+def front(scores: Floats) -> Bools:
+    """Which rows (two scores each, more is better) no other row dominates; a row with a missing score isn't on it."""
+    told: Bools = ~np.any(np.isnan(scores), axis=1)
+    return np.array([told[at] and not _dominates(scores, row).any() for at, row in enumerate(scores)], dtype=np.bool_)
+
+
+def _dominates(scores: Floats, row: Floats) -> Bools:
+    """Which of `scores` are at least as good as `row` on both and better on one."""
+    found: Bools = np.all(scores >= row, axis=1) & np.any(scores > row, axis=1)
+    return found
+
+
+def _compared(keys: Sequence[Key]) -> Iterator[tuple[Key, tuple[Key, Key, bool]]]:
+    """Of each row: what it is called; what is compared with what, and whether it is a control. Controls come last."""
+    controls = []
+    for key in keys:
+        if key[2] == NO_MITIGATION:
+            continue
+        row = key, (key, reference_of(key), is_control(key[2]))
+        if row[1][2]:
+            controls.append(row)
+        else:
+            yield row
+    systems = [key for key in keys if key[2] == NO_MITIGATION and key[1] not in CONTROL_SYSTEMS]
+    for model, memory, none in systems:
+        for system, label in CONTROL_SYSTEMS.items():
+            if (model, system, none) in keys:
+                controls.append(((model, memory, label), ((model, system, none), (model, memory, none), True)))
+    yield from controls
+
+
+def is_control(mitigation: str) -> bool:
+    """Whether a post-processor is none that anybody would use, but one that a method has to beat."""
+    try:
+        return mitigations.get(mitigation).family == "control"
+    except (mitigations.UnknownMitigation, mitigations.BrokenPlugin):
+        return False  # a recorded study's own method, which isn't here
+
+
+def _told(changes: Sequence[Change], kind: Kind, benchmark: str) -> Iterator[dict[str, Any]]:
+    tested = change_intervals(changes)
+    shown = tested if kind == "points" else change_intervals(changes, kind)
+    for change, test, ends in zip(changes, tested, shown, strict=True):
+        values = {
+            "change": getattr(change, kind),
+            "low": ends.low,
+            "high": ends.high,
+            "points": change.points,
+            "p": test.p,
+            "users": test.n_users,
+            "interval_note": "" if np.isnan(change.points) else ends.reason,
+            "n": change.n,
+            "note": change.note,
+        }
+        yield {f"{benchmark}_{name}": value for name, value in values.items()}

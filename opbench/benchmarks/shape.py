@@ -40,22 +40,24 @@ class Node:
     file: Path
     value: object
     place: str = ""
+    mend: str = MEND
+    """What its reader can do about a wrong shape."""
 
     def error(self, problem: str) -> DataError:
         """The one line about this place; for `raise node.error(...)`."""
-        return DataError(f"{self.file}: {self.place or 'top level'}: {printable(problem)}; {MEND}")
+        return DataError(f"{self.file}: {self.place or 'top level'}: {printable(problem)}; {self.mend}")
 
     def entries(self) -> dict[str, Node]:
         """The values of a JSON object by key, in file order."""
         if not isinstance(self.value, dict):
             raise self.error(f"expected an object, found {describe(self.value)}")
-        return {key: Node(self.file, value, self._under(key)) for key, value in self.value.items()}
+        return {key: Node(self.file, value, self._under(key), self.mend) for key, value in self.value.items()}
 
     def items(self) -> list[Node]:
         """The elements of a JSON list."""
         if not isinstance(self.value, list):
             raise self.error(f"expected a list, found {describe(self.value)}")
-        return [Node(self.file, value, f"{self.place}[{index}]") for index, value in enumerate(self.value)]
+        return [Node(self.file, value, f"{self.place}[{index}]", self.mend) for index, value in enumerate(self.value)]
 
     def key(self, name: str) -> Node:
         """The value of a key that must be there."""

@@ -22,6 +22,7 @@ def select(
     limit: int | None = None,
     seed: int = 0,
     adversarial: bool = False,
+    exclude: Collection[str] = frozenset(),
 ) -> list[Instance]:
     """The instances of a study, one benchmark after the other, each in the order in which a limit takes them.
 
@@ -34,6 +35,7 @@ def select(
             conversations) and subtypes. A larger limit keeps what a smaller one took.
         seed: which instances a limit takes; the same on every machine.
         adversarial: whether LoCoMo's category 5 is in; the usual protocol leaves it out.
+        exclude: ids of instances that are left out before a limit takes its part.
 
     A user's first two repetition questions come one after the other, because one alone can't be scored (the score is
     made of pairs of responses); only a limit that ends between the two leaves one alone.
@@ -49,7 +51,7 @@ def select(
     conversations = {corpus.users[user].conversation for user in users}
 
     def fits(instance: Instance) -> bool:
-        if subtypes and instance.subtype not in subtypes:
+        if instance.id in exclude or (subtypes and instance.subtype not in subtypes):
             return False
         if instance.subtype == "adversarial" and not (adversarial or "adversarial" in subtypes):
             return False
@@ -62,7 +64,7 @@ def select(
         instances = corpus.op if benchmark == "op" else corpus.locomo
         selected += spread(filter(fits, instances), seed)[:limit]
     if not selected:
-        raise UsageError("no instance fits these benchmarks, users and subtypes; widen one of them")
+        raise UsageError("no instance fits these benchmarks, users and subtypes; widen one of them, or exclude less")
     return selected
 
 

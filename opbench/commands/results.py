@@ -1,30 +1,34 @@
-"""`opbench table`, `audit`, `export` and `import`."""
+"""`opbench table`."""
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import typer
 
-from opbench.analysis import audit
 from opbench.analysis.aggregate import RULES, Rule
+from opbench.analysis.compare import Kind
+from opbench.analysis.gap import gap_table
 from opbench.analysis.latency import latency, spending
 from opbench.analysis.locomo import METRICS, locomo_table
 from opbench.analysis.op import op_table
+from opbench.analysis.prices import with_prices
+from opbench.analysis.tradeoff import UNITS, tradeoff
 from opbench.commands.options import print_json, print_table, rows_of, the_store
 from opbench.errors import UsageError
-from opbench.store.bundle import SUFFIX, export_run, import_run
+from opbench.figures.answers import answers, gap_answers
 from opbench.store.reading import find_run, read_run
 from opbench.store.rundata import RunData
+from opbench.types import OP_SUBTYPES
 
 
 class TableKind(StrEnum):
     op = "op"
     locomo = "locomo"
+    tradeoff = "tradeoff"
+    gap = "gap"
     latency = "latency"
     cost = "cost"
 
@@ -61,6 +65,43 @@ _COLUMNS = {
         "n_scored": "n",
         "n_planned": "of",
     },
+    TableKind.tradeoff: {
+        "model": "model",
+        "memory": "memory",
+        "mitigation": "mitigation",
+        "op_change": "Δ OP",
+        "op_low": "from",
+        "op_high": "to",
+        "op_p_holm": "p (Holm)",
+        "op_verdict": "OP is",
+        "op_users": "users",
+        "locomo_change": "Δ LoCoMo",
+        "locomo_low": "from",
+        "locomo_high": "to",
+        "locomo_p_holm": "p (Holm)",
+        "locomo_verdict": "LoCoMo is",
+        "locomo_users": "users",
+        "pareto": "front",
+        "locomo_per_op": "LoCoMo/OP",
+        "seconds": "post s",
+        "seconds_per_op": "s/OP",
+        "usd_per_op": "$/OP",
+    },
+    TableKind.gap: {
+        "model": "model",
+        "memory": "memory",
+        "mitigation": "mitigation",
+        "op": "OP",
+        "gap_closed": "gap closed",
+        "gap_low": "from",
+        "gap_high": "to",
+        "gap_p_holm": "p (Holm)",
+        "gap_users": "users",
+        "gap_n": "paired n",
+        "n_scored": "n",
+        "n_planned": "of",
+        "words": "in words",
+    },
     TableKind.latency: {
         "model": "model",
         "memory": "memory",
@@ -88,11 +129,11 @@ _COLUMNS = {
 }
 
 
+_BY_RULE = (TableKind.op, TableKind.tradeoff, TableKind.gap)
+
+
 def add(app: typer.Typer) -> None:
     app.command("table")(table_command)
-    app.command("audit")(audit_command)
-    app.command("export")(export_command)
-    app.command("import")(import_command)
 
 
 def table_command(
@@ -101,6 +142,8 @@ def table_command(
     aggregate: Annotated[str, typer.Option(help=f"Rule of the OP average: {', '.join(RULES)}.")] = RULES[0],
     metric: Annotated[str | None, typer.Option(help="LoCoMo: correct, f1, bleu1 or rougeL.")] = None,
     first_only: Annotated[bool, typer.Option("--first-only", help="First speakers only, as the paper's BASE.")] = False,
+    kind: Annotated[str, typer.Option(help=f"Trade-off: changes in {' or '.join(UNITS)}.")] = "points",
+    subtype: Annotated[str | None, typer.Option(help="Gap: of one subtype instead of the average.")] = None,
     fresh_only: Annotated[bool, typer.Option("--fresh-only", help="Latency: leave out reused calls.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -111,7 +154,16 @@ def table_command(
     data = read_run(store, find_run(store, run))
     if metric is not None and metric not in METRICS:
         raise UsageError(f"no metric '{metric}'. There are: {', '.join(METRICS)}.")
-    frame = _frame(data, of, rule, metric, first_only, fresh_only)
+    in_unit = _kind(kind)
+    if subtype is not None and subtype not in OP_SUBTYPES:
+        raise UsageError(f"no subtype '{subtype}'. There are: {', '.join(OP_SUBTYPES)}.")
+    if of is TableKind.tradeoff:
+        changes = tradeoff(data, rule, in_unit, first_only, metric)
+        frame = with_prices(changes, latency(data, fresh_only), spending(data))
+    elif of is TableKind.gap:
+        frame = gap_table(data, rule, first_only, subtype)
+    else:
+        frame = _frame(data, of, rule, metric, first_only, fresh_only)
     if as_csv:
         # What the notes say must not be lost where a file goes on alone.
         marked = frame.assign(run=data.run_id, judge=data.study.judge).assign(
@@ -119,13 +171,13 @@ def table_command(
         )
         typer.echo(marked.to_csv(index=False), nl=False)
         return
-    notes = _notes(data, of, rule, first_only)
+    notes = [*_notes(data, of, rule, first_only), *_answers(frame, of)]
     if as_json:
         print_json(
             {
                 "run": data.run_id,
                 "of": of.value,
-                "rule": rule if of is TableKind.op else None,
+                "rule": rule if of in _BY_RULE else None,
                 "first_only": first_only,
                 "judge": data.study.judge,
                 "comparable": data.comparable,
@@ -136,6 +188,24 @@ def table_command(
         )
         return
     print_table(frame, _COLUMNS[of], title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
+
+
+def _kind(name: str) -> Kind:
+    for kind in UNITS:
+        if kind == name:
+            return kind
+    raise UsageError(f"no kind '{name}' of change. There are: {', '.join(UNITS)}.")
+
+
+def _answers(frame: pd.DataFrame, of: TableKind) -> list[str]:
+    """What the table comes to, in words, as its page says it."""
+    if of is TableKind.tradeoff:
+        said = answers(frame)
+    elif of is TableKind.gap:
+        said = gap_answers(frame)
+    else:
+        return []
+    return [f"{answer.head}: {' '.join(answer.sentences)}" for answer in said]
 
 
 def _rule(name: str) -> Rule:
@@ -159,44 +229,16 @@ def _frame(
 
 def _notes(data: RunData, of: TableKind, rule: Rule, first_only: bool) -> list[str]:
     notes = []
-    if of is TableKind.op:
+    if of in _BY_RULE:
         notes.append(f"OP by rule {rule}; changes are paired, against the same memory system without post-processor.")
-    if of in (TableKind.op, TableKind.locomo) and not data.comparable:
+    if of in (TableKind.tradeoff, TableKind.gap):
+        notes.append(
+            "95 % intervals and p: paired bootstrap over users; verdicts after Holm's correction (docs/scores.md)."
+        )
+    if of in (*_BY_RULE, TableKind.locomo) and not data.comparable:
         notes.append(f"Judge {data.study.judge}: not comparable with the paper.")
     if first_only:
         notes.append("First speakers only.")
     if data.recorded:
         notes.append("Recorded elsewhere and imported.")
     return notes
-
-
-def audit_command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Recompute the published averages under each rule, and say which rule fits each row."""
-    if as_json:
-        print_json(rows_of(audit.audit()))
-    else:
-        typer.echo(audit.to_text())
-
-
-def export_command(
-    run: Annotated[str, typer.Argument(help="Run id or name.")],
-    file: Annotated[Path | None, typer.Argument(help=f"The bundle; default RUN{SUFFIX} here.")] = None,
-    no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="Leave out questions, memories and responses (ids and numbers stay).")
-    ] = False,
-) -> None:
-    """Write a run as one bundle file. Benchmark sentences may not be passed on: see --no-texts."""
-    store = the_store()
-    run_id = find_run(store, run)
-    stem = run_id if run_id.startswith(run) else slug(run)
-    typer.echo(str(export_run(store, run_id, file or Path(f"{stem}{SUFFIX}"), texts=not no_texts)))
-
-
-def slug(name: str) -> str:
-    """A run's name as a file name."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-") or "run"
-
-
-def import_command(file: Annotated[Path, typer.Argument(help="A bundle that 'opbench export' wrote.")]) -> None:
-    """Read a bundle into the store; prints the id that the run has here."""
-    typer.echo(import_run(the_store(), file))

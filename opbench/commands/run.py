@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +19,10 @@ from rich.progress import Progress as Bars
 from opbench.commands.options import print_json, print_table, the_store, words
 from opbench.errors import UsageError
 from opbench.plugins import load_plugins
+from opbench.running.budget import register
 from opbench.running.engine import Progress
 from opbench.running.prepare import Prepared, prepare
-from opbench.running.quote import quote
+from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
 from opbench.store.database import Store
 from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
@@ -47,6 +49,7 @@ def run_command(
     limit: Annotated[int | None, typer.Option(help="Instances a benchmark, spread over users and subtypes.")] = None,
     seed: Annotated[int | None, typer.Option(help="Which instances --limit takes.")] = None,
     adversarial: Annotated[bool, typer.Option("--adversarial", help="Ask LoCoMo's category 5 too.")] = False,
+    exclude: Annotated[str | None, typer.Option(help="Exclusion lists to leave out (opbench data exclusions).")] = None,
     k: Annotated[int | None, typer.Option(help="Memories a query (5).")] = None,
     temperature: Annotated[float | None, typer.Option(help="0 is greedy (0).")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest response in tokens (512).")] = None,
@@ -56,11 +59,15 @@ def run_command(
     data: Annotated[str | None, typer.Option(help="auto, or sample for the bundled sample.")] = None,
     latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 8,
+    budget: Annotated[float | None, typer.Option(help="US dollars by list price; nothing is begun beyond.")] = None,
+    pilot: Annotated[int | None, typer.Option(min=1, help="Do so many records of the study, then stop.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file with methods of your own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell calls, tokens and cost; run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
     # A page that starts a run has asked for "go" already; what it asks meanwhile, pause or stop, must stay asked.
     keep_request: Annotated[bool, typer.Option("--keep-request", hidden=True)] = False,
+    # For a page that starts a run with plugins, whose code its own process must not load.
+    register_only: Annotated[bool, typer.Option("--register-only", hidden=True)] = False,
 ) -> None:
     """Run a study, or go on with it: the same study again does only what is missing."""
     load_plugins(plugin or [])
@@ -75,6 +82,7 @@ def run_command(
         "limit": limit,
         "seed": seed,
         "adversarial": adversarial or None,
+        "exclude": words(exclude),
         "k": k,
         "temperature": temperature,
         "max_tokens": max_tokens,
@@ -90,15 +98,24 @@ def run_command(
     if dry_run:
         _print_quote(store, prepared, concurrency, as_json)
         return
+    if register_only:
+        register(store, prepared, budget)
+        print_json({"run_id": prepared.run_id})
+        return
     if not keep_request:
         set_request(store, prepared.run_id, "go")
-    status = asyncio.run(_run(store, prepared, concurrency))
+    progress = asyncio.run(_run(store, prepared, concurrency, budget, pilot))
+    status = run_status(store, prepared.run_id)
     if as_json:
         print_json(status.to_dict())
     else:
         _print_status(status)
         _print_failures(store, status)
-    if not status.complete:
+    if status.halted:
+        typer.echo(status.halted, err=True)
+    # A pilot leaves the study incomplete on purpose.
+    piloted = pilot is not None and progress.done == progress.to_do and not progress.errors
+    if not (status.complete or piloted):
         raise typer.Exit(1)
 
 
@@ -111,22 +128,23 @@ def _study(file: Path | None, given: dict[str, Any]) -> Study:
     return make_study(fields, where=str(file))
 
 
-async def _run(store: Store, prepared: Prepared, concurrency: int) -> RunStatus:
+async def _run(store: Store, prepared: Prepared, concurrency: int, budget: float | None, pilot: int | None) -> Progress:
     typer.echo(f"run {prepared.run_id}  {len(prepared.instances)} instances × ", err=True, nl=False)
     typer.echo(f"{len(prepared.study.configurations())} configurations, data: {prepared.corpus.source}", err=True)
     display = _Display(Console(stderr=True))
     try:
         with display:
-            await execute(
+            return await execute(
                 store,
                 prepared,
                 concurrency=concurrency,
                 on_progress=display.show,
                 on_stop=lambda: display.say("finishing what is in flight; Ctrl-C again leaves at once"),
+                budget_usd=budget,
+                pilot_records=pilot,
             )
     finally:
         await prepared.aclose()
-    return run_status(store, prepared.run_id)
 
 
 class _Display:
@@ -184,6 +202,21 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
         f"time    about {timedelta(seconds=round(estimate.seconds))} at concurrency {concurrency}\n"
         f"basis   {estimate.basis}"
     )
+    if estimate.ranges:
+        typer.echo(f"range   {', '.join(_ranges(estimate))} (95 %)")
+
+
+def _ranges(estimate: Quote) -> Iterator[str]:
+    """The estimate's ranges, as `1,200 to 1,900 tokens in`."""
+    forms: dict[str, tuple[Callable[[float], str], str]] = {
+        "prompt_tokens": (lambda value: f"{value:,.0f}", " tokens in"),
+        "completion_tokens": (lambda value: f"{value:,.0f}", " out"),
+        "cost_usd": (lambda value: f"${value:,.4f}", ""),
+        "seconds": (lambda value: str(timedelta(seconds=round(value))), ""),
+    }
+    for name, (low, high) in estimate.ranges.items():
+        write, unit = forms[name]
+        yield f"{write(low)} to {write(high)}{unit}"
 
 
 def status_command(

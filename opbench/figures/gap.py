@@ -17,14 +17,13 @@ BAR_GAP = 0.2
 def oracle_gap(frame: pd.DataFrame, mark: str = "", title: str = "Oracle gap") -> go.Figure:
     """Bars by memory system, one a post-processor, with BASE of the model as a line; one panel a model.
 
-    `frame` has model, memory, mitigation, op (points), gap_closed (share), gap_n, gap_reason, n_scored, n_planned:
-    `opbench.analysis.op.op_table`, or `opbench.analysis.published.oracle_gap`. A row without an average has no bar,
-    and says so on hover of `n/a`.
+    `frame` is `opbench.analysis.gap.gap_table`'s, or the published one in its shape. A row without an average has no
+    bar, and says so on hover of `n/a`. Controls have none: they stand in `gap_closed`.
     """
     models = list(dict.fromkeys(frame["model"])) or [""]
     heads = [theme.escape(model) for model in models] if len(models) > 1 else None
     figure = make_subplots(rows=len(models), cols=1, shared_xaxes=True, vertical_spacing=0.1, subplot_titles=heads)
-    systems = frame[frame["memory"] != "base"]
+    systems = frame[(frame["memory"] != "base") & ~frame["control"].astype(bool)]
     memories = list(dict.fromkeys(systems["memory"]))
     mitigations = list(dict.fromkeys(systems["mitigation"]))
     colours = theme.palette(mitigations)
@@ -94,15 +93,87 @@ def _add_oracle(figure: go.Figure, base: pd.DataFrame, memories: list[str], row:
     )
 
 
+def gap_closed(frame: pd.DataFrame, mark: str = "", title: str = "Gap closed") -> go.Figure:
+    """Gap closed by each post-processor, in percent, with its 95 % interval where there is one.
+
+    `frame` is `opbench.analysis.gap.gap_table`'s. 0 is the memory system as it is, 100 the oracle. A row without a
+    share stands at 0 as words. Controls are grey diamonds.
+    """
+    rows = frame[frame["mitigation"] != "none"]
+    several = rows["model"].nunique() > 1
+    colours = theme.palette(list(dict.fromkeys(rows.loc[~rows["control"].astype(bool), "mitigation"])))
+    groups = list(dict.fromkeys(zip(rows["model"], rows["memory"], strict=True)))
+    heads = [theme.label(memory) + (f" · {theme.escape(model)}" if several else "") for model, memory in groups]
+    figure = make_subplots(
+        rows=max(len(groups), 1), cols=1, shared_xaxes=True, vertical_spacing=0.06, subplot_titles=heads or None
+    )
+    for place, (model, memory) in enumerate(groups, start=1):
+        group = rows[(rows["model"] == model) & (rows["memory"] == memory)]
+        for cell in group.to_dict("records"):
+            _add_share(figure, cell, theme.GREY if cell["control"] else colours[cell["mitigation"]], place)
+        for level in (0, 100):
+            figure.add_vline(x=level, line={"color": theme.GREY, "dash": "dash", "width": 1}, row=place, col=1)
+    lines = sum(len(rows[(rows["model"] == model) & (rows["memory"] == memory)]) for model, memory in groups)
+    theme.finish(figure, title, mark, height=120 + 44 * len(groups) + 30 * max(lines, 2), legend=False)
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(ticksuffix=" %")
+    figure.update_xaxes(
+        title_text="0 %: the memory system as it is, 100 %: the oracle", title_font_size=12, row=max(len(groups), 1)
+    )
+    figure.update_annotations(font_size=12)
+    return figure
+
+
+def _add_share(figure: go.Figure, cell: dict[Any, Any], colour: str, row: int) -> None:
+    name, share = ("control: " if cell["control"] else "") + theme.label(cell["mitigation"]), cell["gap_closed"]
+    if pd.isna(share):
+        figure.add_trace(
+            go.Scatter(
+                x=[0],
+                y=[name],
+                mode="text",
+                text=[theme.escape(_short(cell["words"]))],
+                textposition="middle right",
+                hovertext=f"<b>{name}</b><br>{theme.escape(cell['words'])}",
+                hoverinfo="text",
+            ),
+            row=row,
+            col=1,
+        )
+        return
+    bar = None
+    if not pd.isna(cell["gap_low"]):
+        ends = [100 * (cell["gap_high"] - share)], [100 * (share - cell["gap_low"])]
+        bar = {"array": ends[0], "arrayminus": ends[1], "color": colour, "thickness": 1.5, "width": 4}
+    figure.add_trace(
+        go.Scatter(
+            x=[100 * share],
+            y=[name],
+            mode="markers",
+            marker={"size": 11, "color": colour, "symbol": "diamond-open" if cell["control"] else "circle"},
+            error_x=bar,
+            hovertemplate=f"<b>{name}</b><br>{_hover(cell)}<extra></extra>",
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def _short(words: str) -> str:
+    """The reason without its numbers."""
+    return words.split(":")[0]
+
+
 def _hover(cell: dict[Any, Any] | None) -> str:
     if cell is None:
         return f"{theme.MISSING}: not in the study"
-    lines = [
-        f"{theme.points(cell['op'])} points, n = {theme.scored(cell['n_scored'], cell['n_planned'])}",
-    ]
-    if cell["gap_reason"] != "reference":
-        closed = theme.share(cell["gap_closed"])
-        lines.append(f"gap closed: {closed}, paired n = {theme.count(cell['gap_n'])}")
-        if cell["gap_reason"]:
-            lines.append(theme.escape(cell["gap_reason"]))
+    lines = [f"{theme.points(cell['op'])} points, n = {theme.scored(cell['n_scored'], cell['n_planned'])}"]
+    if cell["mitigation"] != "none":
+        lines.append(f"gap closed: {theme.share(cell['gap_closed'])}, paired n = {theme.count(cell['gap_n'])}")
+        if not pd.isna(cell["gap_low"]):
+            ends = f"{theme.share(cell['gap_low'])} to {theme.share(cell['gap_high'])}"
+            lines.append(f"95 %: {ends}, {theme.users(cell['gap_users'])}")
+        if cell["interval_note"]:
+            lines.append(theme.escape(f"no interval: {cell['interval_note']}"))
+        lines.append(theme.escape(cell["words"]))
     return "<br>".join(lines)

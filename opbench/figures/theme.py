@@ -12,6 +12,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from opbench.sharing.visible import visible
+
 #: Okabe and Ito's palette without black, which is lost on a dark page; told apart by people with colour blindness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 #: What is nothing special (no post-processor), and lines: visible on light and dark.
@@ -40,6 +42,7 @@ NAMES = {
     "mem0": "Mem0",
     "memu": "MemU",
     "memos": "MemOS",
+    "random": "random memories",
     "none": "no post-processor",
     "reminder": "Reminder",
     "self-critic": "Self-Critic",
@@ -47,6 +50,8 @@ NAMES = {
     "comorag": "ComoRAG",
     "marag": "MARAG",
     "self-recheck": "Self-ReCheck",
+    "empty": "empty memory",
+    "abstain": "always abstain",
     "fully-irrelevant": "Fully irrelevant",
     "baiting": "Baiting",
     "repetition": "Repetition",
@@ -56,13 +61,19 @@ NAMES = {
 }
 
 
-def label(name: str) -> str:
+def name(registered: str) -> str:
+    """A registry name as people write it."""
+    return NAMES.get(registered, registered)
+
+
+def label(registered: str) -> str:
     """A registry name as people write it, with HTML escaped (Plotly reads some tags in any text)."""
-    return escape(NAMES.get(name, name))
+    return escape(name(registered))
 
 
 def escape(text: object) -> str:
-    return html.escape(str(text), quote=False)
+    """Text that Plotly shows as it is: no tags, nothing hidden or turned round."""
+    return html.escape(visible(str(text)), quote=False)
 
 
 def provenance(*, published: bool = False, recorded: bool = False, comparable: bool = True) -> str:
@@ -90,6 +101,18 @@ def change(value: float) -> str:
     return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "−")
 
 
+def span(low: float, high: float) -> str:
+    """An interval of a change, e.g. `−0.4 to +7.2`."""
+    return MISSING if _missing(low) else f"{change(low)} to {change(high)}"
+
+
+def chance(p: float) -> str:
+    """A p value, e.g. `p = 0.03`, `p < 0.001`."""
+    if _missing(p):
+        return f"p {MISSING}"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.01 else f"p = {p:.2f}"
+
+
 def share(value: float) -> str:
     """A share as percent, e.g. `13 %`, `−5 %`."""
     return MISSING if _missing(value) else f"{round(100 * value) + 0:d} %".replace("-", "−")
@@ -110,6 +133,11 @@ def count(value: float) -> str:
 def scored(n: float, planned: float) -> str:
     """`n of planned`; `not told` when it isn't known."""
     return "not told" if _missing(n) else f"{count(n)} of {count(planned)}"
+
+
+def users(n: float) -> str:
+    """`1 user`, `20 users`."""
+    return "1 user" if n == 1 else f"{count(n)} users"
 
 
 def palette(names: list[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,16 +10,27 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from opbench.figures import theme
+from opbench.types import Benchmark
 
-PANELS = (("op", "OP-Bench change"), ("locomo", "LoCoMo change"))
+PANELS: dict[Benchmark, str] = {"op": "OP-Bench change", "locomo": "LoCoMo change"}
+#: In a cell whose change isn't distinguishable from none.
+LIKE_NONE = "≈ 0"
 
 
-def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str = "Trade-off") -> go.Figure:
-    """Two heatmaps, one over the other, from `opbench.analysis.tradeoff.tradeoff` (or the published one).
+def tradeoff_heatmap(
+    frame: pd.DataFrame,
+    unit: str,
+    mark: str = "",
+    title: str = "Trade-off",
+    benchmarks: Sequence[Benchmark] = ("op", "locomo"),
+) -> go.Figure:
+    """A heatmap for each of `benchmarks`, one over the other, from `opbench.analysis.tradeoff.tradeoff` (or the
+    published one).
 
     Rows are memory systems (with the model when there are several), columns post-processors, both in the frame's
-    order; colours are centred on zero and shared by both panels. `unit` names the changes' unit, `mark` where the
-    figures come from. A missing cell is empty, says `n/a` and, on hover, why.
+    order; colours are centred on zero and shared by the panels. `unit` names the changes' unit, `mark` where the
+    figures come from. A missing cell is empty, says `n/a` and, on hover, why; `≈ 0` marks a change that isn't
+    distinguishable from none.
     """
     several = frame["model"].nunique() > 1
     rows = list(dict.fromkeys(zip(frame["model"], frame["memory"], strict=True)))
@@ -29,13 +41,14 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
     ]
     x = [theme.label(name) for name in columns]
     figure = make_subplots(
-        rows=2,
+        rows=len(benchmarks),
         cols=1,
         shared_xaxes=True,
         vertical_spacing=0.12,
-        subplot_titles=[f"{name} ({theme.escape(unit)})" for _, name in PANELS],
+        subplot_titles=[f"{PANELS[each]} ({theme.escape(unit)})" for each in benchmarks],
     )
-    for place, (benchmark, name) in enumerate(PANELS, start=1):
+    for place, benchmark in enumerate(benchmarks, start=1):
+        name = PANELS[benchmark]
         found = [[cells.get((*row, column)) for column in columns] for row in rows]
         z = [[_value(cell, f"{benchmark}_change") for cell in line] for line in found]
         figure.add_trace(
@@ -43,10 +56,10 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
                 z=z,
                 x=x,
                 y=y,
-                text=[[theme.change(_number(value)) for value in line] for line in z],
+                text=[[_text(cell, benchmark) for cell in line] for line in found],
                 texttemplate="%{text}",
                 textfont={"color": theme.CELL_TEXT},
-                customdata=[[_hover(cell, benchmark, unit) for cell in line] for line in found],
+                customdata=[[hover(cell, benchmark, unit) for cell in line] for line in found],
                 hovertemplate=f"<b>%{{y}} · %{{x}}</b><br>{name}: %{{customdata}}<extra></extra>",
                 hoverongaps=True,
                 coloraxis="coloraxis",
@@ -63,9 +76,9 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
                     figure.add_annotation(
                         x=at_x, y=at_y, text=theme.MISSING, showarrow=False, opacity=0.6, row=place, col=1
                     )
-    reach = max(frame[["op_change", "locomo_change"]].abs().max().max(), 1.0) if len(frame) else 1.0
+    reach = max(frame[[f"{each}_change" for each in benchmarks]].abs().max().max(), 1.0) if len(frame) else 1.0
     reach = 1.0 if pd.isna(reach) else float(reach)
-    cells_height = 2 * 46 * max(len(rows), 2)
+    cells_height = len(benchmarks) * 46 * max(len(rows), 2)
     theme.finish(figure, title, mark, height=210 + cells_height, legend=False)
     bar = {
         "orientation": "h",
@@ -85,6 +98,36 @@ def tradeoff_heatmap(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
     return figure
 
 
+def hover(cell: dict[Any, Any] | None, benchmark: Benchmark, unit: str) -> str:
+    """A change as hover text: number and unit, interval, verdict, n, metric, remark."""
+    if cell is None:
+        return f"{theme.MISSING}<br>not in the study"
+    value = _value(cell, f"{benchmark}_change")
+    lines = [theme.change(_number(value)) + ("" if value is None else f" ({theme.escape(unit)})")]
+    if not pd.isna(cell[f"{benchmark}_low"]):
+        lines.append(f"95 %: {theme.span(cell[f'{benchmark}_low'], cell[f'{benchmark}_high'])}")
+    if not pd.isna(cell[f"{benchmark}_p_holm"]):
+        p = theme.escape(theme.chance(cell[f"{benchmark}_p_holm"]))
+        lines.append(f"{cell[f'{benchmark}_verdict']}, {p} (Holm)")
+    if cell[f"{benchmark}_interval_note"]:
+        lines.append(theme.escape(f"no interval: {cell[f'{benchmark}_interval_note']}"))
+    users = cell[f"{benchmark}_users"]
+    of_users = "" if pd.isna(users) or not users else f", {theme.users(users)}"
+    lines.append(f"n = {theme.scored(cell[f'{benchmark}_n'], cell[f'{benchmark}_n_planned'])}{of_users}")
+    if benchmark == "locomo":
+        lines.append(f"metric: {theme.escape(cell['locomo_metric'])}")
+    note = cell[f"{benchmark}_note"]
+    if note:
+        lines.append(theme.escape(note))
+    return "<br>".join(lines)
+
+
+def _text(cell: dict[Any, Any] | None, benchmark: Benchmark) -> str:
+    value = theme.change(_number(_value(cell, f"{benchmark}_change")))
+    alike = cell is not None and cell[f"{benchmark}_verdict"] == "not distinguishable"
+    return f"{value}<br>{LIKE_NONE}" if alike else value
+
+
 def _value(cell: dict[Any, Any] | None, column: str) -> float | None:
     """The number of a cell, None when it is missing: never 0."""
     if cell is None or pd.isna(cell[column]):
@@ -94,17 +137,3 @@ def _value(cell: dict[Any, Any] | None, column: str) -> float | None:
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else value
-
-
-def _hover(cell: dict[Any, Any] | None, benchmark: str, unit: str) -> str:
-    if cell is None:
-        return f"{theme.MISSING}<br>not in the study"
-    value = _value(cell, f"{benchmark}_change")
-    text = theme.change(_number(value)) + ("" if value is None else f" ({theme.escape(unit)})")
-    lines = [text, f"n = {theme.scored(cell[f'{benchmark}_n'], cell[f'{benchmark}_n_planned'])}"]
-    if benchmark == "locomo":
-        lines.append(f"metric: {theme.escape(cell['locomo_metric'])}")
-    note = cell[f"{benchmark}_note"]
-    if note:
-        lines.append(theme.escape(note))
-    return "<br>".join(lines)

@@ -25,6 +25,11 @@ def register_judge(name: str, factory: JudgeFactory) -> None:
     _REGISTERED[name] = factory
 
 
+def registered_judges() -> tuple[str, ...]:
+    """The names under which plugins made judges known."""
+    return tuple(_REGISTERED)
+
+
 def is_rule_judge(name: str) -> bool:
     """Whether `name` is a judge of its own rather than a model of the registry that judges by prompts."""
     return name == OFFLINE or name in _REGISTERED or bool(entry_points(group=GROUP, name=name))

@@ -12,6 +12,7 @@ from opbench.errors import UsageError
 from opbench.memories.base import MemorySystem
 from opbench.memories.none import NoMemory
 from opbench.memories.rag import Rag, TextEmbedder, observations, turns
+from opbench.memories.random import RandomMemories
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ _FACTORIES: dict[str, MemoryFactory] = {
     "rag-observations": lambda context: Rag(
         "rag-observations", "RAG (observations)", observations, context.embedder, context.folder / "rag"
     ),
+    "random": lambda context: RandomMemories(),
 }
 
 

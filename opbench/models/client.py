@@ -25,7 +25,7 @@ from opbench.models.embedded import EmbeddedServer
 from opbench.models.embeddings import Vectors
 from opbench.models.failures import Failure, explain, from_exception, scrub
 from opbench.models.registry import ModelSpec, Registry, Spec
-from opbench.models.replies import chat_result, decode, vectors
+from opbench.models.replies import chat_result, decode, embedding_tokens, vectors
 from opbench.types import ChatRequest, ChatResult
 
 T = TypeVar("T")
@@ -41,6 +41,8 @@ class ClientStats:
     """Requests sent, failed ones and repeated ones included."""
     retries: Counter[ModelErrorKind] = field(default_factory=Counter)
     """Attempts that were followed by another, by what was wrong with them."""
+    embedded_tokens: Counter[str] = field(default_factory=Counter)
+    """Tokens of embedded texts as the endpoints tell them, by registry name."""
     waited_s: float = 0.0
     """Seconds between attempts, summed over requests."""
     answered_as: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -122,7 +124,10 @@ class ModelClient:
                 reply = await connection.embeddings.with_raw_response.create(
                     model=spec.served, input=batch, encoding_format="float", extra_body=spec.extra_body or None
                 )
-                return vectors(decode(reply.text, reply.headers), len(batch))
+                data = decode(reply.text, reply.headers)
+                found = vectors(data, len(batch))
+                self.stats.embedded_tokens[spec.name] += embedding_tokens(data)
+                return found
 
             parts.append((await self._persist(spec, ask))[0])
         return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)

@@ -83,3 +83,9 @@ def vectors(data: dict[str, Any], n: int) -> Vectors:
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise Failure("bad_reply", "an embedding of length 0 or without a finite length")
     return np.asarray(matrix / lengths, dtype=np.float32)
+
+
+def embedding_tokens(data: dict[str, Any]) -> int:
+    """Tokens that an embedding request took, as the endpoint counts them; 0 when it doesn't say."""
+    usage = data.get("usage")
+    return (_count(usage.get("prompt_tokens")) or 0) if isinstance(usage, dict) else 0

@@ -11,8 +11,9 @@ import asyncio
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -40,6 +41,10 @@ class Stats:
     made: int = 0
     reused: int = 0
     failed: int = 0
+    spent_usd: float = 0.0
+    """What the calls that were made cost by list price, answers that were blank included."""
+    unpriced: Counter[str] = field(default_factory=Counter)
+    """Calls whose cost isn't known, by model: it has no price, or its endpoint tells no token counts."""
 
 
 class CallStore:
@@ -78,7 +83,7 @@ class CallStore:
         key = call_key("chat", {"model": identity, "request": body, "salt": salt})
 
         async def make() -> CallRow:
-            result = await self._ask(request)
+            result, cost_usd = await self._ask(request)
             return CallRow(
                 key=key,
                 kind="chat",
@@ -88,7 +93,7 @@ class CallStore:
                 finish_reason=result.finish_reason,
                 prompt_tokens=result.prompt_tokens,
                 completion_tokens=result.completion_tokens,
-                cost_usd=self._cost(request.model, result.prompt_tokens, result.completion_tokens),
+                cost_usd=cost_usd,
                 duration_ms=result.duration_ms,
                 attempts=result.attempts,
                 made_at=time.time(),
@@ -97,15 +102,27 @@ class CallStore:
 
         return await self._once(key, make)
 
-    async def _ask(self, request: ChatRequest) -> ChatResult:
+    async def _ask(self, request: ChatRequest) -> tuple[ChatResult, float | None]:
+        """The answer, and what it cost with the blank ones before it."""
         attempts = 0
+        costs: list[float | None] = []
         for remaining in range(_BLANK_RETRIES, -1, -1):
             result = await self._complete(request)
             attempts += result.attempts
+            costs.append(self._book(request.model, result))
             # A blank may be a hiccup of the endpoint; said three times, it is the model's answer.
             if result.text.strip() or remaining == 0:
                 break
-        return replace(result, attempts=attempts)
+        known = [cost for cost in costs if cost is not None]
+        return replace(result, attempts=attempts), sum(known) if len(known) == len(costs) else None
+
+    def _book(self, model: str, result: ChatResult) -> float | None:
+        cost = self._cost(model, result.prompt_tokens, result.completion_tokens)
+        if cost is None:
+            self.stats.unpriced[model] += 1
+        else:
+            self.stats.spent_usd += cost
+        return cost
 
     async def retrieve(
         self,

@@ -25,7 +25,7 @@ from opbench.running.plan import Job, Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
 from opbench.store import schema as s
 from opbench.store.database import Store
-from opbench.store.writing import FinishedRecord, beat, forget_worker, save_records, save_scores
+from opbench.store.writing import FinishedRecord, beat, forget_worker, save_records, save_scores, set_halted
 
 BEAT_SECONDS = 2.0
 _BATCH = 200
@@ -67,10 +67,14 @@ class Engine:
         on_progress: Callable[[Progress], None],
         stats: Callable[[], dict[str, Any]],
         worker: dict[str, Any],
+        reason_to_halt: Callable[[], str | None] = lambda: None,
+        halted_after: str | None = None,
     ) -> None:
         """`worker` is this process's row (`schema.workers`).
 
         `stats` gives the model client's counts (requests, retries by kind), shown beside the progress.
+        `reason_to_halt` is asked before each record is taken up; a sentence ends the run like a stop.
+        `halted_after` is said when the plan is done and yet was only a part of what is to do.
         """
         self._store = store
         self._run_id = run_id
@@ -84,6 +88,10 @@ class Engine:
         self._go = asyncio.Event()
         self._go.set()
         self.stopping = False
+        self.halted: str | None = None
+        """The reason for which nothing more was taken up."""
+        self._reason_to_halt = reason_to_halt
+        self._halted_after = halted_after
         self._touched: set[tuple[int, str]] = set()
         self._repetition: dict[str, str] = {}
         self._scoring = asyncio.Lock()
@@ -118,6 +126,12 @@ class Engine:
             reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
             async with self._scoring:
                 await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
+            if progress.done == progress.to_do:
+                self.halted = self._halted_after
+            elif self.halted is not None:
+                # Said anew, with what was in flight.
+                self.halted = self._reason_to_halt() or self.halted
+            await asyncio.to_thread(set_halted, self._store, self._run_id, self.halted)
         finally:
             for task in (*workers, writing, beating):
                 task.cancel()
@@ -131,6 +145,10 @@ class Engine:
         for job in jobs:
             await self._go.wait()
             if self.stopping:
+                return
+            if self.halted is None:
+                self.halted = self._reason_to_halt()
+            if self.halted is not None:
                 return
             if job.record_id is not None:
                 await self._judge_again(job, job.record_id, progress)

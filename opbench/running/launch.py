@@ -1,27 +1,40 @@
-"""Starting a run as a detached process: all that a page knows of running."""
+"""Starting a run as a detached process: all that a page knows of running.
+
+Plugin files are loaded in processes of their own only: what they register is global, and would become part of every
+other study of the process that loaded them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 from pydantic import SecretStr
 
+from opbench.errors import UsageError
+from opbench.running.budget import register
 from opbench.running.prepare import prepare
+from opbench.running.quote import Quote
 from opbench.settings import ROOT, settings
+from opbench.store.claims import announce
 from opbench.store.database import Store
-from opbench.store.writing import set_request
+from opbench.store.reading import run_status
+from opbench.store.writing import set_halted, set_request
 from opbench.study import Study
 
 #: Flags of `opbench run` that differ from the study's field name.
 _FLAGS = {"judge_pack": "judge-pack", "max_tokens": "max-tokens", "latency_probe": "latency-probe"}
+_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +47,38 @@ class Launched:
 
 
 def launch(
-    store: Store, study: Study, *, concurrency: int = 8, keys: Mapping[str, SecretStr] | None = None
+    store: Store,
+    study: Study,
+    *,
+    concurrency: int = 8,
+    keys: Mapping[str, SecretStr] | None = None,
+    budget_usd: float | None = None,
+    pilot_records: int | None = None,
+    plugins: Sequence[Path] = (),
 ) -> Launched:
     """Start or resume a study in a process of its own, which goes on when the caller ends.
 
-    `keys` (by environment variable) go to the process in its environment and nowhere else.
+    `keys` (by environment variable) go to the process in its environment and nowhere else. `budget_usd` and
+    `pilot_records` are as in `worker.execute`, `plugins` as in `opbench run --plugin`.
 
     Raises:
-        UsageError, DataError: the study can't be run; checked before anything starts.
+        UsageError, DataError: the study can't be run, or is worked on; checked before anything starts.
     """
-    prepared = prepare(study)
-    prepared.register(store)
-    run_id = prepared.run_id
+    run_id = _register(store, study, budget_usd, plugins)
+    if run_status(store, run_id).working:
+        raise UsageError(f"run {run_id} is being worked on already. Watch it, or stop it first.")
     # Before the process starts: a pause that is asked for while it starts then stays asked for.
     set_request(store, run_id, "go")
+    set_halted(store, run_id, None)
     file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
     for folder in (file.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     file.write_text(study_toml(study), encoding="utf-8")
     environment = dict(os.environ) | {name: key.get_secret_value() for name, key in (keys or {}).items()}
+    flags = [*_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins), "--keep-request"]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "opbench", "run", str(file), "--concurrency", str(concurrency), "--keep-request"],
+            [sys.executable, "-m", "opbench", "run", str(file), *flags],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -63,9 +86,75 @@ def launch(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    announce(store, run_id, process.pid, concurrency)
     # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
     threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
     return Launched(run_id, process.pid, log)
+
+
+def _register(store: Store, study: Study, budget_usd: float | None, plugins: Sequence[Path]) -> str:
+    """Make the run in the store, or find it there, and see that it can be run; its id."""
+    if plugins:
+        money = [] if budget_usd is None else ["--budget", str(budget_usd)]
+        return str(_opbench_run(study, [*_plugin_flags(plugins), *money, "--register-only"])["run_id"])
+    prepared = prepare(study)
+    register(store, prepared, budget_usd)
+    return prepared.run_id
+
+
+def quote_with_plugins(study: Study, plugins: Sequence[Path], concurrency: int) -> tuple[str, Quote]:
+    """The run's id and what is left to do of a study that needs plugin files.
+
+    Raises:
+        UsageError: the study can't be run; says what `opbench run --dry-run` says.
+    """
+    flags = [*_plugin_flags(plugins), *_limits(concurrency), "--dry-run", "--json"]
+    told = _opbench_run(study, flags)
+    return str(told["run_id"]), Quote.from_dict(told)
+
+
+def plugin_methods(files: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """What plugin files bring together, as in `opbench.plugins.what_they_bring`, without loading them here.
+
+    Raises:
+        UsageError: a file can't be loaded; says why.
+    """
+    brought: dict[str, dict[str, str]] = {"mitigations": {}, "memories": {}, "judges": {}}
+    if files:
+        for groups in _opbench(["plugins", *map(str, files), "--json"]).values():
+            for group, names in groups.items():
+                brought[group] |= names
+    return brought
+
+
+def _opbench_run(study: Study, flags: list[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="opbench-") as folder:
+        file = Path(folder) / "study.toml"
+        file.write_text(study_toml(study), encoding="utf-8")
+        return _opbench(["run", str(file), *flags])
+
+
+def _opbench(arguments: list[str]) -> dict[str, Any]:
+    """The JSON that a command of ours prints."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "opbench", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_WAIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"'opbench {arguments[0]}' with these plugins gave no answer in {_WAIT_S:.0f} s. "
+            "Try it on the command line."
+        ) from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UsageError(said[-1].removeprefix("opbench: ") if said else "the plugins' process ended without a word.")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def log_file(run_id: str) -> Path:
@@ -79,7 +168,14 @@ def study_toml(study: Study) -> str:
     return tomli_w.dumps(fields)
 
 
-def command(study: Study, concurrency: int | None = None) -> str:
+def command(
+    study: Study,
+    concurrency: int | None = None,
+    *,
+    budget_usd: float | None = None,
+    pilot_records: int | None = None,
+    plugins: Sequence[Path] = (),
+) -> str:
     """The shell command that does what the page does."""
     parts = ["opbench", "run"]
     for name, value in study.model_dump(mode="json", exclude_defaults=True, exclude_none=True).items():
@@ -90,6 +186,13 @@ def command(study: Study, concurrency: int | None = None) -> str:
             parts += [flag, ",".join(value)]
         else:
             parts += [flag, str(value)]
-    if concurrency is not None:
-        parts += ["--concurrency", str(concurrency)]
-    return shlex.join(parts)
+    return shlex.join([*parts, *_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins)])
+
+
+def _limits(concurrency: int | None, budget_usd: float | None = None, pilot_records: int | None = None) -> list[str]:
+    limits = {"--concurrency": concurrency, "--budget": budget_usd, "--pilot": pilot_records}
+    return [word for flag, value in limits.items() if value is not None for word in (flag, f"{value:.12g}")]
+
+
+def _plugin_flags(plugins: Sequence[Path]) -> list[str]:
+    return [word for file in plugins for word in ("--plugin", str(file))]

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mitigations.base import Line, Memory, PostProcessor, Reply
+from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
 from opbench.errors import ModelError, StoreError
 from opbench.judges.base import Evidence, Judge
 from opbench.memories.base import MemorySystem
@@ -150,7 +150,11 @@ class Pipeline:
         method = self.tools.mitigations[configuration.mitigation]
         note = preface = ""
         if configuration.mitigation != NO_MITIGATION and not method.revises:
-            note, preface = await self._post_process(method, configuration, instance, trace, salt)
+            processed = await self._post_process(method, configuration, instance, trace, salt)
+            if processed.answer is not None and processed.state != "failed":
+                _answer(method, processed.answer, trace)
+                return
+            note, preface = processed.response_note, processed.response_preface
 
         stage = _Stage()
         messages = response_messages(instance.benchmark, instance.question, trace.context, note, preface)
@@ -198,8 +202,7 @@ class Pipeline:
 
     async def _post_process(
         self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
-    ) -> tuple[str, str]:
-        """What the method adds to the response prompt, at its end and before it."""
+    ) -> Processed:
         stage = _Stage()
         ask = _Asking(self, stage, trace, configuration.model, salt)
 
@@ -212,7 +215,7 @@ class Pipeline:
         # A method that failed must look like no method: the very context, and so the very call, of `none`.
         trace.context = trace.retrieved if processed.state == "failed" else processed.lines
         self._book_post(stage, trace, processed.called)
-        return processed.response_note, processed.response_preface
+        return processed
 
     async def _revise(
         self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
@@ -314,6 +317,14 @@ class Pipeline:
             "finished_at": time.time(),
             **trace.values,
         }
+
+
+def _answer(method: PostProcessor, answer: str, trace: Trace) -> None:
+    """The method's own answer is the response: its stage doesn't happen, so it has no time, and no token is spent."""
+    if not answer.strip():
+        raise ModelError(f"the post-processor {method.name} answered nothing.", kind="empty")
+    trace.values |= {"response_prompt_tokens": 0, "response_completion_tokens": 0, "concurrency": None}
+    trace.response = answer
 
 
 class _Asking:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from sqlalchemy import exists, select
 
@@ -62,6 +64,37 @@ def make_plan(
             jobs.append(Job(configuration_id, configuration, instance, row.id))
     planned = len(configuration_ids) * len(instances)
     return Plan(tuple(jobs), planned, planned - len(jobs), failed)
+
+
+def pilot(plan: Plan, instances: Sequence[Instance], records: int) -> Plan:
+    """The plan with that many of its jobs only, spread over configurations and benchmarks as evenly as they go.
+
+    Every configuration gets the same instances, those of the slice that are left by turns of their subtypes, so that
+    what configurations share (a retrieval, a plain response) is shared in the pilot too.
+    """
+    met: Counter[str] = Counter()
+    place: dict[str, tuple[int, int]] = {}
+    for number, instance in enumerate(instances):
+        place[instance.id] = met[instance.subtype], number
+        met[instance.subtype] += 1
+    benchmarks = list(dict.fromkeys(instance.benchmark for instance in instances))
+    queues: dict[int, dict[str, deque[Job]]] = {}
+    for job in sorted(plan.jobs, key=lambda job: place[job.instance.id]):
+        of_configuration = queues.setdefault(job.configuration_id, {name: deque() for name in benchmarks})
+        of_configuration[job.instance.benchmark].append(job)
+    wanted = min(records, len(plan.jobs))
+    chosen: set[tuple[int, str]] = set()
+    for turn in count():
+        if len(chosen) >= wanted:
+            break
+        # By turns, so that a pilot with fewer records than configurations × benchmarks meets all of either.
+        for number, configuration_id in enumerate(sorted(queues)):
+            queue = queues[configuration_id][benchmarks[(number + turn) % len(benchmarks)]]
+            if queue and len(chosen) < wanted:
+                job = queue.popleft()
+                chosen.add((job.configuration_id, job.instance.id))
+    jobs = tuple(job for job in plan.jobs if (job.configuration_id, job.instance.id) in chosen)
+    return replace(plan, jobs=jobs)
 
 
 def _in_order(

@@ -18,6 +18,8 @@ from mitigations.registry import BrokenPlugin, UnknownMitigation
 from mitigations.registry import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load, select
+from opbench.benchmarks.exclusions import excluded
+from opbench.benchmarks.exclusions import get as exclusion_list
 from opbench.errors import UsageError
 from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Judge
@@ -89,6 +91,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         limit=study.limit,
         seed=study.seed,
         adversarial=study.adversarial,
+        exclude=excluded(study.exclude, corpus),
     )
     registry = load_registry()
     for model in study.models:
@@ -119,6 +122,8 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
             **({} if is_rule_judge(study.judge) else {"model": registry.model(study.judge).identity()}),
         },
     }
+    if study.exclude:
+        decisive["exclusions"] = {name: exclusion_list(name).sha256 for name in sorted(study.exclude)}
     if plugins := loaded_plugins():
         decisive["plugins"] = plugins
     return Prepared(

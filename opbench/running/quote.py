@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from mitigations.base import Memory
 from opbench.judges import is_rule_judge
-from opbench.memories.rag import observations, turns
 from opbench.models import cost
+from opbench.running.assumed import JUDGE_ANSWER_TOKENS, JUDGE_PROMPT_TOKENS, Pace, memory_tokens, prompt_tokens
+from opbench.running.measured import AMOUNTS, Measured, Stratum, Use
 from opbench.running.plan import Plan, make_plan
 from opbench.running.prepare import Prepared
-from opbench.running.response_prompts import response_messages
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.store.reading import run_study
+from opbench.store.spending import measured_calls
 from opbench.study import BASE, NO_MITIGATION, Configuration
-from opbench.types import Instance, Session
+from opbench.types import Instance
 
-#: Characters per token of English text, the rule of thumb that the estimate of prompt lengths rests on.
-CHARACTERS_PER_TOKEN = 4.0
-#: Answer lengths in tokens, and seconds a call, when the call store knows nothing of the model yet.
-_UNKNOWN_ANSWER = 150.0
-_UNKNOWN_SECONDS = 3.0
-_JUDGE_PROMPT_TOKENS = 600
-_JUDGE_ANSWER_TOKENS = 60
+
+@dataclass(slots=True)
+class Line:
+    """A stage of a configuration, over the records to do. `cost_usd` is None when a price is unknown."""
+
+    model: str
+    memory: str
+    mitigation: str
+    stage: str
+    """post, response or judge"""
+    calls_naive: float = 0.0
+    calls: float = 0.0
+    prompt_tokens: float = 0.0
+    completion_tokens: float = 0.0
+    cost_usd: float | None = 0.0
+    seconds: float = 0.0
+    measured: bool = True
+    """Whether it rests on records of this very run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,74 +53,199 @@ class Quote:
     calls_naive: int
     """Model calls of a driver that shares nothing between records."""
     calls: int
-    """Model calls at the most, since plain responses are shared; equal contexts save more."""
+    """Model calls at the most, since plain responses are shared; equal contexts and earlier studies save more."""
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
     seconds: float
     basis: str
     """What the answer lengths and times rest on."""
+    measured: int = 0
+    """Records of this run that it rests on."""
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Ranges at 95 % confidence of prompt_tokens, completion_tokens, cost_usd and seconds, where measured."""
+    lines: tuple[Line, ...] = ()
+    """By configuration and stage."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Quote:
+        """A quote from what `to_dict` gave, also by way of JSON."""
+        known = {each.name: values[each.name] for each in fields(cls)}
+        ranges = {name: (low, high) for name, (low, high) in known["ranges"].items()}
+        return cls(**known | {"ranges": ranges, "lines": tuple(Line(**line) for line in known["lines"])})
 
 
 def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
-    """Estimate what is left to do of the study. Makes no call, starts nothing and writes nothing."""
+    """Estimate what is left to do of the study. Makes no call, starts nothing and writes nothing.
+
+    It rests on the calls of the run's own records where there are some (a pilot), else on averages of the models'
+    earlier calls and on rules of thumb.
+    """
     plan = make_plan(store, prepared.run_id, _configuration_ids(store, prepared), prepared.instances)
-    pace = _Pace(store)
-    counts: Counter[str] = Counter()
-    naive = 0
-    tokens_in = tokens_out = 0.0
-    seconds: dict[str, float] = defaultdict(float)
-    probe = prepared.study.latency_probe
-    dollars: float | None = 0.0
-    sizes = {memory: _memory_tokens(prepared, memory) for memory in prepared.study.memories if memory != BASE}
-    questions = {instance.id: _prompt_tokens(instance) for instance in prepared.instances}
+    uses = measured_calls(store, prepared.run_id)
+    price = _price_of(prepared)
+    measured = Measured(uses, price, lambda model: prepared.at_a_time(model, concurrency))
+    estimate = _Estimate(prepared, plan, measured, Pace(store), price, concurrency)
+    return estimate.quote(_origin(store, prepared.run_id, measured.records))
 
-    def add(model: str, calls: int, prompt: float, answer: float) -> None:
-        nonlocal tokens_in, tokens_out, dollars
-        counts[model] += calls
-        tokens_in += calls * prompt
-        tokens_out += calls * answer
-        seconds[model] += calls * pace.seconds(model)
-        price = cost(prepared.registry.model(model), round(calls * prompt), round(calls * answer))
-        dollars = None if dollars is None or price is None else dollars + price
 
-    shared = _plain_responses(plan)
-    for job in plan.jobs:
-        model, memory = job.configuration.model, job.configuration.memory
-        method = prepared.mitigations[job.configuration.mitigation]
-        judged = _is_judged(prepared, job.instance)
-        before = method.calls if job.configuration.mitigation != NO_MITIGATION else 0
-        naive += (0 if job.record_id else before + 1) + judged
-        if judged:
-            add(prepared.study.judge, 1, _JUDGE_PROMPT_TOKENS, _JUDGE_ANSWER_TOKENS)
-        if job.record_id:
-            continue
-        prompt = questions[job.instance.id] + sizes.get(memory, 0.0)
-        answer = pace.answer(model)
-        plain = job.configuration.mitigation == NO_MITIGATION or method.revises
-        # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance.
-        response = (model, memory, job.instance.id)
-        if probe or not plain or response in shared:
-            add(model, 1, prompt, answer)
-        if plain:
-            shared.discard(response)
-        if before:
-            add(model, before, prompt * 1.5, answer)
-    return Quote(
-        plan.planned,
-        plan.finished,
-        len(plan.jobs),
-        naive,
-        sum(counts.values()),
-        round(tokens_in),
-        round(tokens_out),
-        None if dollars is None else round(dollars, 4),
-        sum(taken / prepared.at_a_time(model, concurrency) for model, taken in seconds.items()),
-        pace.basis(counts),
-    )
+class _Estimate:
+    """Adds up the jobs of a plan."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        plan: Plan,
+        measured: Measured,
+        pace: Pace,
+        price: Callable[[str, float, float], float | None],
+        concurrency: int,
+    ) -> None:
+        self._prepared = prepared
+        self._plan = plan
+        self._measured = measured
+        self._pace = pace
+        self._price = price
+        self._concurrency = concurrency
+        self._lines: dict[tuple[str, str, str, str], Line] = {}
+        self._totals: dict[Stratum, Counter[str]] = {}
+        self._left: Counter[Stratum] = Counter()
+        self._assumed: Counter[str] = Counter()
+        self._sizes = {memory: memory_tokens(prepared, memory) for memory in prepared.study.memories if memory != BASE}
+        self._questions = {instance.id: prompt_tokens(instance) for instance in prepared.instances}
+        self._shared = {(job.configuration.model, job.configuration.memory, job.instance.id) for job in plan.jobs}
+        for job in plan.jobs:
+            stratum = job.configuration, job.instance.benchmark
+            self._left[stratum] += 1
+            self._totals.setdefault(stratum, Counter(dict.fromkeys(AMOUNTS, 0.0)))
+            if job.record_id is None:
+                self._add_responses(job.configuration, job.instance)
+            self._add_judging(job.configuration, job.instance)
+
+    def quote(self, origin: str) -> Quote:
+        lines = tuple(self._lines.values())
+        known = [line.cost_usd for line in lines if line.cost_usd is not None]
+        return Quote(
+            self._plan.planned,
+            self._plan.finished,
+            len(self._plan.jobs),
+            round(sum(line.calls_naive for line in lines)),
+            round(sum(line.calls for line in lines)),
+            round(sum(line.prompt_tokens for line in lines)),
+            round(sum(line.completion_tokens for line in lines)),
+            round(sum(known), 4) if len(known) == len(lines) else None,
+            sum(line.seconds for line in lines),
+            self._basis(origin),
+            self._measured.records,
+            self._measured.ranges(self._left, self._totals),
+            lines,
+        )
+
+    def _add_responses(self, configuration: Configuration, instance: Instance) -> None:
+        method = self._prepared.mitigations[configuration.mitigation]
+        before = method.calls if configuration.mitigation != NO_MITIGATION else 0
+        prompt = self._questions[instance.id] + self._sizes.get(configuration.memory, 0.0)
+        post = self._use(configuration, instance, "post", before, prompt * 1.5, self._pace.answer(configuration.model))
+        self._add(configuration, instance, "post", configuration.model, post, post.calls, post.calls * post.new)
+        response = self._use(configuration, instance, "response", 1, prompt, self._pace.answer(configuration.model))
+        new = response.calls * response.new
+        if not self._prepared.study.latency_probe and (configuration.mitigation == NO_MITIGATION or method.revises):
+            # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance.
+            plain = (configuration.model, configuration.memory, instance.id)
+            new = float(plain in self._shared)
+            self._shared.discard(plain)
+        self._add(configuration, instance, "response", configuration.model, response, response.calls, new)
+
+    def _add_judging(self, configuration: Configuration, instance: Instance) -> None:
+        """Repetition and adversarial questions need no model that judges."""
+        judge = self._prepared.study.judge
+        if is_rule_judge(judge) or instance.subtype in ("repetition", "adversarial"):
+            return
+        use = self._use(configuration, instance, "judge", 1, JUDGE_PROMPT_TOKENS, JUDGE_ANSWER_TOKENS)
+        self._add(configuration, instance, "judge", judge, use, use.calls, use.calls * use.new)
+
+    def _use(
+        self, configuration: Configuration, instance: Instance, stage: str, calls: float, prompt: float, answer: float
+    ) -> Use:
+        """The stage as measured; else so many calls, all of them new, with the given tokens."""
+        asked = self._prepared.study.judge if stage == "judge" else configuration.model
+        if self._measured.knows(configuration, instance.benchmark):
+            found = self._measured.stage(configuration, instance.benchmark, stage)
+            if found is not None:
+                return found
+            if stage != "judge":
+                return Use(0.0, 0.0, 0.0, 0.0, 0.0)
+        if calls:
+            self._assumed[asked] += 1
+        return Use(calls, 1.0, prompt, answer, self._pace.seconds(asked))
+
+    def _add(
+        self,
+        configuration: Configuration,
+        instance: Instance,
+        stage: str,
+        asked: str,
+        use: Use,
+        naive: float,
+        new: float,
+    ) -> None:
+        if not naive:
+            return
+        stratum = configuration, instance.benchmark
+        key = (configuration.model, configuration.memory, configuration.mitigation, stage)
+        line = self._lines.setdefault(key, Line(*key))
+        line.measured &= self._measured.knows(*stratum)
+        amounts = {
+            "prompt_tokens": new * use.tokens_in,
+            "completion_tokens": new * use.tokens_out,
+            "seconds": new * use.seconds / self._prepared.at_a_time(asked, self._concurrency),
+        }
+        price = self._price(asked, amounts["prompt_tokens"], amounts["completion_tokens"])
+        line.calls_naive += naive
+        line.calls += new
+        line.prompt_tokens += amounts["prompt_tokens"]
+        line.completion_tokens += amounts["completion_tokens"]
+        line.seconds += amounts["seconds"]
+        line.cost_usd = None if price is None or line.cost_usd is None else line.cost_usd + price
+        self._totals[stratum].update(amounts | {"cost_usd": float("nan") if price is None else price})
+
+    def _basis(self, origin: str) -> str:
+        if not self._plan.jobs:
+            return "nothing left to do"
+        parts = [origin] if origin else []
+        if self._assumed or not parts:
+            parts.append(self._pace.basis(self._assumed))
+        return "; ".join(parts)
+
+
+def _price_of(prepared: Prepared) -> Callable[[str, float, float], float | None]:
+    """Dollars of (model, tokens in, tokens out), also for parts of tokens; None when a price is unknown."""
+    million = 1_000_000
+
+    @cache
+    def a_token(name: str) -> tuple[float, float] | None:
+        spec = prepared.registry.model(name)
+        taken, given = cost(spec, million, 0), cost(spec, 0, million)
+        return None if taken is None or given is None else (taken / million, given / million)
+
+    def price(name: str, tokens_in: float, tokens_out: float) -> float | None:
+        prices = a_token(name)
+        return None if prices is None else prices[0] * tokens_in + prices[1] * tokens_out
+
+    return price
+
+
+def _origin(store: Store, run_id: str, records: int) -> str:
+    """Whose records a quote rests on."""
+    if not records:
+        return ""
+    _, provenance = run_study(store, run_id)
+    executions = provenance.get("executions", [])
+    piloted = executions and all(each.get("pilot_records") for each in executions)
+    return f"from a pilot of {records:,} records" if piloted else f"from {records:,} records of this run"
 
 
 def _configuration_ids(store: Store, prepared: Prepared) -> dict[Configuration, int]:
@@ -117,58 +254,3 @@ def _configuration_ids(store: Store, prepared: Prepared) -> dict[Configuration, 
         rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == prepared.run_id)).all()
     known = {Configuration(row.model, row.memory, row.mitigation): row.id for row in rows}
     return known or {each: number for number, each in enumerate(prepared.study.configurations())}
-
-
-def _plain_responses(plan: Plan) -> set[tuple[str, str, str]]:
-    return {(job.configuration.model, job.configuration.memory, job.instance.id) for job in plan.jobs}
-
-
-def _is_judged(prepared: Prepared, instance: Instance) -> int:
-    """Judge calls for one response: repetition and adversarial questions need no model."""
-    return int(not is_rule_judge(prepared.study.judge) and instance.subtype not in ("repetition", "adversarial"))
-
-
-def _prompt_tokens(instance: Instance) -> float:
-    messages = response_messages(instance.benchmark, instance.question, [Memory("")])
-    return sum(len(message.content) for message in messages) / CHARACTERS_PER_TOKEN
-
-
-def _memory_tokens(prepared: Prepared, memory: str) -> float:
-    """Tokens of k memories of average length; other memory systems are taken to store facts like observations."""
-    unit: Callable[[Sequence[Session]], list[Memory]] = turns if memory == "rag" else observations
-    lengths = [
-        len(text.text) + len(text.date or "") + 6
-        for key in prepared.history_sha256
-        for text in unit(prepared.corpus.conversations[key].sessions)
-    ]
-    return prepared.study.k * fmean(lengths) / CHARACTERS_PER_TOKEN if lengths else 0.0
-
-
-class _Pace:
-    """Answer lengths and times of the models as the call store knows them."""
-
-    def __init__(self, store: Store) -> None:
-        calls = s.calls.c
-        with store.begin() as connection:
-            rows = connection.execute(
-                select(calls.model, func.avg(calls.completion_tokens), func.avg(calls.duration_ms), func.count())
-                .where(calls.kind == "chat")
-                .group_by(calls.model)
-            ).all()
-        self._known = {row[0]: (float(row[1] or _UNKNOWN_ANSWER), float(row[2]) / 1000, row[3]) for row in rows}
-
-    def answer(self, model: str) -> float:
-        return self._known[model][0] if model in self._known else _UNKNOWN_ANSWER
-
-    def seconds(self, model: str) -> float:
-        return self._known[model][1] if model in self._known else _UNKNOWN_SECONDS
-
-    def basis(self, counts: Counter[str]) -> str:
-        known = [f"{self._known[m][2]} earlier calls of {m}" for m in counts if m in self._known]
-        unknown = [m for m in counts if m not in self._known]
-        parts = [f"from {', '.join(known)}"] if known else []
-        if unknown:
-            parts.append(
-                f"assumed {_UNKNOWN_ANSWER:.0f} tokens and {_UNKNOWN_SECONDS:.0f} s an answer for {', '.join(unknown)}"
-            )
-        return "; ".join(parts) or "nothing left to do"

@@ -13,14 +13,15 @@ from functools import cache
 from opbench import __version__
 from opbench.errors import StoreError
 from opbench.models import cost
+from opbench.running.budget import Meter, register, spent_before
 from opbench.running.calls import CallStore
 from opbench.running.engine import Engine, Progress
 from opbench.running.pipeline import Pipeline, Tools
-from opbench.running.plan import make_plan
+from opbench.running.plan import make_plan, pilot
 from opbench.running.prepare import Prepared, git_commit
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store
-from opbench.store.writing import add_answered_as, add_execution
+from opbench.store.writing import add_answered_as, add_execution, add_to_execution, set_halted
 
 
 async def execute(
@@ -30,27 +31,34 @@ async def execute(
     concurrency: int,
     on_progress: Callable[[Progress], None],
     on_stop: Callable[[], None] = lambda: None,
+    budget_usd: float | None = None,
+    pilot_records: int | None = None,
 ) -> Progress:
     """Do what is missing of the study. The first Ctrl-C finishes what is in flight, the second leaves at once.
 
-    `on_stop` is called at the first Ctrl-C.
+    `on_stop` is called at the first Ctrl-C. With a budget nothing is taken up once the run's own calls have cost as
+    much, earlier executions included; what is in flight then is finished. With `pilot_records` only so many records
+    are done. Either way the run says in `halted` that it ended early.
 
     Raises:
-        UsageError: another process is at work on this run.
+        UsageError: another process is at work on this run, or the budget can't be kept.
         StoreError: the store can't be written; what was committed stays.
     """
     if prepared.study.latency_probe:
         concurrency = 1
-    configuration_ids = prepared.register(store)
+    configuration_ids = register(store, prepared, budget_usd)
+    before = spent_before(store, prepared.run_id)
     worker = new_worker(prepared.run_id, concurrency)
     claim(store, prepared.run_id, worker)
-    add_execution(
-        store,
-        prepared.run_id,
-        {"at": time.time(), "workbench": __version__, "git_commit": git_commit(), "concurrency": concurrency},
-    )
-    plan = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
+    set_halted(store, prepared.run_id, None)
+    execution = {"at": time.time(), "workbench": __version__, "git_commit": git_commit(), "concurrency": concurrency}
+    limits = {"budget_usd": budget_usd, "pilot_records": pilot_records}
+    add_execution(store, prepared.run_id, execution | {name: limit for name, limit in limits.items() if limit})
+    plan = whole = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
+    if pilot_records is not None:
+        plan = pilot(whole, prepared.instances, pilot_records)
     tools = make_tools(store, prepared, concurrency)
+    meter = Meter(prepared, tools.calls.stats, before)
     engine = Engine(
         store,
         prepared.run_id,
@@ -62,8 +70,14 @@ async def execute(
             "requests": prepared.client.stats.requests,
             "retries": dict(prepared.client.stats.retries),
             "waited_s": round(prepared.client.stats.waited_s, 1),
+            "spent_usd": meter.spent_usd,
+            **limits,
         },
         worker=worker,
+        reason_to_halt=lambda: None if budget_usd is None else meter.reason_to_halt(budget_usd),
+        halted_after=f"The pilot of {len(plan.jobs):,} records is done; the rest of the study waits."
+        if len(plan.jobs) < len(whole.jobs)
+        else None,
     )
 
     def interrupted() -> None:
@@ -80,6 +94,7 @@ async def execute(
     finally:
         with contextlib.suppress(StoreError):
             add_answered_as(store, prepared.run_id, prepared.client.stats.answered_as)
+            add_to_execution(store, prepared.run_id, {"embeddings_usd": meter.embeddings_usd})
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 

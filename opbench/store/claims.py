@@ -46,13 +46,31 @@ def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
         connection.execute(update(runs).where(runs.c.id == run_id).values(request=runs.c.request))
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
         for row in rows:
-            if row.id != worker["id"] and worker_alive(row.host, row.pid, row.heartbeat_at):
+            if _is(row, worker):
+                continue
+            if worker_alive(row.host, row.pid, row.heartbeat_at):
                 raise UsageError(
                     f"run {run_id} is being worked on by process {row.pid} on {row.host}. "
                     "Watch it with 'opbench status', or stop it first."
                 )
         connection.execute(delete(workers).where(workers.c.run_id == run_id))
         connection.execute(workers.insert().values(**worker))
+
+
+def announce(store: Store, run_id: str, pid: int, concurrency: int) -> None:
+    """Let a process that was just started here count as at work until it claims the run itself, so that whoever looks
+    at the run sees that it starts."""
+    worker = new_worker(run_id, concurrency) | {"pid": pid, "stats": {"starting": True}}
+    with store.begin() as connection:
+        rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
+        if not any((row.host, row.pid) == (worker["host"], worker["pid"]) for row in rows):
+            connection.execute(workers.insert().values(**worker))
+
+
+def _is(row: Any, worker: dict[str, Any]) -> bool:
+    """Whether a row is this worker's own, or the announcement of its process."""
+    announced = row.stats.get("starting") and (row.host, row.pid) == (worker["host"], worker["pid"])
+    return bool(row.id == worker["id"] or announced)
 
 
 def worker_alive(host: str, pid: int, heartbeat_at: float) -> bool:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, literal, select
 
 from opbench.errors import UsageError
 from opbench.store import schema as s
 from opbench.store.claims import worker_alive
 from opbench.store.database import Store
+from opbench.store.frames import CONFIGURATION, FrameReader, frame_of
 from opbench.store.rundata import RunData
 from opbench.study import Study
 
 #: How the reason of a repetition score begins that is missing because the embedder failed.
 EMBEDDER_FAILED = "embedder "
-
-_CONFIGURATION = (s.configurations.c.model, s.configurations.c.memory, s.configurations.c.mitigation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class RunStatus:
     """The live worker's row: pid, host, concurrency, started_at, stats."""
     recent_rate: float | None = None
     """Records per second over the last minute, or since the worker started if that is shorter."""
+    halted: str | None = None
+    """Why the last execution ended before its work did, as a sentence: its budget, or that it was a pilot."""
+    bundle_sha256: str = ""
+    """Of the bundle's contents that a recorded run came from."""
 
     @property
     def waiting(self) -> int:
@@ -134,58 +138,48 @@ def run_study(store: Store, run_id: str) -> tuple[Study, dict[str, Any]]:
 
 
 def run_status(store: Store, run_id: str) -> RunStatus:
-    """Status of a run, from one pass over its records in SQL."""
+    """Status of a run, counted in SQL: pages ask for it every few seconds, whatever the run's size."""
     now = time.time()
     with store.begin() as connection:
         run = connection.execute(select(s.runs).where(s.runs.c.id == run_id)).one()
         slice_size = connection.scalar(select(func.count()).where(s.instances.c.run_id == run_id)) or 0
-        counted = connection.execute(
-            select(
-                *_CONFIGURATION,
-                func.count().filter(s.records.c.status == "done").label("done"),
-                func.count().filter(s.records.c.status == "error").label("errors"),
-            )
-            .select_from(s.configurations)
-            .outerjoin(s.records, s.records.c.configuration_id == s.configurations.c.id)
+        plan = connection.execute(
+            select(s.configurations.c.id, *CONFIGURATION)
             .where(s.configurations.c.run_id == run_id)
-            .group_by(s.configurations.c.id, *_CONFIGURATION)
             .order_by(s.configurations.c.id)
         ).all()
-        kinds = connection.execute(
-            select(s.records.c.error_kind, func.count())
-            .where(s.records.c.run_id == run_id, s.records.c.status == "error")
-            .group_by(s.records.c.error_kind)
+        rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
+        alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+        span = max(1.0, min(60.0, now - min(row.started_at for row in alive))) if alive else 0.0
+        counted = connection.execute(
+            select(
+                s.records.c.configuration_id,
+                s.records.c.status,
+                func.count(),
+                func.count().filter(s.records.c.finished_at >= now - span) if alive else literal(0),
+            )
+            .where(s.records.c.run_id == run_id)
+            .group_by(s.records.c.configuration_id, s.records.c.status)
         ).all()
+        counts = {(configuration, status): count for configuration, status, count, _ in counted}
+        kinds: Sequence[Any] = []
+        if any(status == "error" for _, status in counts):
+            kinds = connection.execute(
+                select(s.records.c.error_kind, func.count())
+                .where(s.records.c.run_id == run_id, s.records.c.status == "error")
+                .group_by(s.records.c.error_kind)
+            ).all()
         missing = connection.execute(
-            select(s.scores.c.reason, func.count(func.distinct(s.scores.c.record_id)))
+            select(s.scores.c.record_id, s.scores.c.reason, s.scores.c.retriable)
             .join(s.records, s.records.c.id == s.scores.c.record_id)
             .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
-            .group_by(s.scores.c.reason)
         ).all()
-        unscored, retriable = connection.execute(
-            select(
-                func.count(func.distinct(s.scores.c.record_id)).filter(s.scores.c.value.is_(None)),
-                func.count().filter(s.scores.c.retriable),
-            )
-            .select_from(s.scores)
-            .join(s.records, s.records.c.id == s.scores.c.record_id)
-            .where(s.records.c.run_id == run_id)
-        ).one()
         users = connection.execute(
             select(s.user_scores.c.reason, func.count())
             .join(s.configurations, s.configurations.c.id == s.user_scores.c.configuration_id)
             .where(s.configurations.c.run_id == run_id, s.user_scores.c.value.is_(None))
             .group_by(s.user_scores.c.reason)
         ).all()
-        rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
-        alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
-        rate = None
-        if alive:
-            span = max(1.0, min(60.0, now - min(row.started_at for row in alive)))
-            recent = connection.scalar(
-                select(func.count()).where(s.records.c.run_id == run_id, s.records.c.finished_at >= now - span)
-            )
-            rate = (recent or 0) / span
     by_configuration = pd.DataFrame(
         [
             {
@@ -193,110 +187,45 @@ def run_status(store: Store, run_id: str) -> RunStatus:
                 "memory": row.memory,
                 "mitigation": row.mitigation,
                 "planned": slice_size,
-                "done": row.done,
-                "errors": row.errors,
+                "done": counts.get((row.id, "done"), 0),
+                "errors": counts.get((row.id, "error"), 0),
             }
-            for row in counted
+            for row in plan
         ],
         columns=["model", "memory", "mitigation", "planned", "done", "errors"],
     )
+    # A record may lack several scores for one reason: that is one record.
+    reasons = Counter(reason for _, reason in {(row.record_id, row.reason) for row in missing})
     return RunStatus(
         run_id=run_id,
         name=run.name,
         created_at=run.created_at,
         recorded=run.recorded,
         text_left_out=run.text_left_out,
-        planned=slice_size * len(counted),
+        planned=slice_size * len(plan),
         done=int(by_configuration["done"].sum()),
         errors=int(by_configuration["errors"].sum()),
-        unscored=unscored,
-        retriable=retriable + sum(count for reason, count in users if str(reason).startswith(EMBEDDER_FAILED)),
+        unscored=len({row.record_id for row in missing}),
+        retriable=sum(row.retriable for row in missing)
+        + sum(count for reason, count in users if str(reason).startswith(EMBEDDER_FAILED)),
         error_kinds={str(kind): count for kind, count in kinds},
-        missing_reasons={str(reason): count for reason, count in [*missing, *users]},
+        missing_reasons={str(reason): count for reason, count in [*reasons.most_common(), *users]},
         by_configuration=by_configuration,
         request=run.request,
         working=bool(alive),
         worker=dict(alive[0]._mapping) if alive else {},
-        recent_rate=rate,
+        recent_rate=sum(recent for *_, recent in counted) / span if alive else None,
+        halted=run.halted,
+        bundle_sha256=str(run.provenance.get("bundle_sha256", "")),
     )
 
 
 def read_run(store: Store, run_id: str) -> RunData:
-    """All of a run that analysis needs; texts stay in the store."""
-    records = (
-        select(
-            *_CONFIGURATION,
-            s.records.c.instance_id.label("instance"),
-            *(
-                s.records.c[name]
-                for name in (
-                    "status",
-                    "error_kind",
-                    "error",
-                    "state",
-                    "retrieval_ms",
-                    "post_ms",
-                    "response_ms",
-                    "retrieval_reused",
-                    "post_reused",
-                    "response_reused",
-                    "concurrency",
-                    "post_prompt_tokens",
-                    "post_completion_tokens",
-                    "response_prompt_tokens",
-                    "response_completion_tokens",
-                    "cost_usd",
-                    "finish_reason",
-                    "finished_at",
-                )
-            ),
-        )
-        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
-        .where(s.records.c.run_id == run_id)
-    )
-    scores = (
-        select(
-            *_CONFIGURATION,
-            s.records.c.instance_id.label("instance"),
-            s.scores.c.judge,
-            s.scores.c.metric,
-            s.scores.c.value,
-            s.scores.c.reason,
-        )
-        .select_from(s.scores)
-        .join(s.records, s.records.c.id == s.scores.c.record_id)
-        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
-        .where(s.records.c.run_id == run_id)
-    )
-    user_scores = (
-        select(
-            *_CONFIGURATION,
-            s.user_scores.c.user_id.label("user"),
-            s.user_scores.c.judge,
-            s.user_scores.c.metric,
-            s.user_scores.c.value,
-            s.user_scores.c.n,
-            s.user_scores.c.reason,
-        )
-        .join(s.configurations, s.configurations.c.id == s.user_scores.c.configuration_id)
-        .where(s.configurations.c.run_id == run_id)
-    )
-    instances = (
-        select(
-            s.instances.c.instance_id.label("instance"),
-            s.instances.c.ordinal,
-            s.instances.c.benchmark,
-            s.instances.c.user_id.label("user"),
-            s.instances.c.first_speaker,
-            s.instances.c.subtype,
-        )
-        .where(s.instances.c.run_id == run_id)
-        .order_by(s.instances.c.ordinal)
-    )
-    configurations = select(*_CONFIGURATION).where(s.configurations.c.run_id == run_id).order_by(s.configurations.c.id)
+    """All of a run that analysis needs; texts stay in the store, and each frame until somebody looks at it."""
     with store.begin() as connection:
         run = connection.execute(select(s.runs).where(s.runs.c.id == run_id)).one()
     study = Study.model_validate(run.study)
+    reader = FrameReader(store, run_id)
     return RunData(
         run_id=run_id,
         name=run.name,
@@ -305,64 +234,29 @@ def read_run(store: Store, run_id: str) -> RunData:
         recorded=run.recorded,
         text_left_out=run.text_left_out,
         comparable=bool(run.provenance.get("comparable")),
-        instances=_frame(store, instances),
-        configurations=_frame(store, configurations),
-        records=_frame(store, records, numbers=_NUMBERS),
-        scores=_frame(store, scores, numbers=("value",)),
-        user_scores=_frame(store, user_scores, numbers=("value",)),
-        vectors=_vectors(store, run_id, study.embedder) if not run.text_left_out else None,
+        instances=reader.instances,
+        configurations=reader.configurations,
+        records=reader.records,
+        scores=reader.scores,
+        user_scores=reader.user_scores,
+        vectors=None if run.text_left_out else lambda: reader.vectors(study.embedder),
     )
-
-
-_NUMBERS = (
-    "retrieval_ms",
-    "post_ms",
-    "response_ms",
-    "post_prompt_tokens",
-    "post_completion_tokens",
-    "response_prompt_tokens",
-    "response_completion_tokens",
-    "cost_usd",
-)
-
-
-def _frame(store: Store, query: Select[Any], numbers: tuple[str, ...] = ()) -> pd.DataFrame:
-    with store.begin() as connection:
-        result = connection.execute(query)
-        frame = pd.DataFrame(result.all(), columns=list(result.keys()))
-    # A column of nothing but nulls would be of objects: as numbers they are NaN.
-    return frame.astype(dict.fromkeys(numbers, "float64"))
-
-
-def _vectors(store: Store, run_id: str, embedder: str) -> dict[tuple[str, str, str, str], np.ndarray]:
-    query = (
-        select(*_CONFIGURATION, s.records.c.instance_id, s.embeddings.c.vector)
-        .select_from(s.embeddings)
-        .join(s.records, s.records.c.id == s.embeddings.c.record_id)
-        .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
-        .where(s.records.c.run_id == run_id, s.embeddings.c.embedder == embedder)
-    )
-    with store.begin() as connection:
-        return {
-            (model, memory, mitigation, instance): np.frombuffer(vector, dtype="<f4")
-            for model, memory, mitigation, instance, vector in connection.execute(query)
-        }
 
 
 def failures(store: Store, run_id: str) -> pd.DataFrame:
     """Records without a response and scores that are missing: model, memory, mitigation, instance, kind, reason."""
     errors = (
-        select(*_CONFIGURATION, s.records.c.instance_id.label("instance"), s.records.c.error_kind, s.records.c.error)
+        select(*CONFIGURATION, s.records.c.instance_id.label("instance"), s.records.c.error_kind, s.records.c.error)
         .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
         .where(s.records.c.run_id == run_id, s.records.c.status == "error")
     )
     missing = (
-        select(*_CONFIGURATION, s.records.c.instance_id.label("instance"), s.scores.c.metric, s.scores.c.reason)
+        select(*CONFIGURATION, s.records.c.instance_id.label("instance"), s.scores.c.metric, s.scores.c.reason)
         .select_from(s.scores)
         .join(s.records, s.records.c.id == s.scores.c.record_id)
         .join(s.configurations, s.configurations.c.id == s.records.c.configuration_id)
         .where(s.records.c.run_id == run_id, s.scores.c.value.is_(None))
     )
     columns = ["model", "memory", "mitigation", "instance", "kind", "reason"]
-    parts = [_frame(store, errors).set_axis(columns, axis=1), _frame(store, missing).set_axis(columns, axis=1)]
+    parts = [frame_of(store, errors).set_axis(columns, axis=1), frame_of(store, missing).set_axis(columns, axis=1)]
     return pd.concat([part for part in parts if len(part)] or [parts[0]], ignore_index=True)

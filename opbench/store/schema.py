@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -46,6 +47,8 @@ runs = Table(
     Column("recorded", Boolean, nullable=False, default=False),
     # True when questions, memories and responses were left out (the benchmark's text is not ours to share).
     Column("text_left_out", Boolean, nullable=False, default=False),
+    # Why the last execution ended before its work did (its budget was reached, …): a sentence; null when it didn't.
+    Column("halted", Text),
 )
 
 configurations = Table(
@@ -116,7 +119,32 @@ records = Table(
     Column("cost_usd", Float),
     Column("finished_at", Float, nullable=False),
     UniqueConstraint("configuration_id", "instance_id"),
-    Index("ix_records_run_status", "run_id", "status"),
+    # What a run's status is counted from.
+    Index("ix_records_status", "run_id", "configuration_id", "status", "finished_at"),
+    # All that analysis reads of a record, so that its texts, a hundred times as wide, aren't read with it.
+    Index(
+        "ix_records_narrow",
+        "run_id",
+        "configuration_id",
+        "instance_id",
+        "status",
+        "state",
+        "error_kind",
+        "finish_reason",
+        "retrieval_ms",
+        "post_ms",
+        "response_ms",
+        "retrieval_reused",
+        "post_reused",
+        "response_reused",
+        "concurrency",
+        "post_prompt_tokens",
+        "post_completion_tokens",
+        "response_prompt_tokens",
+        "response_completion_tokens",
+        "cost_usd",
+        "finished_at",
+    ),
 )
 
 #: The call store: every answer under the hash of all that determines it. Errors are never here.
@@ -164,6 +192,15 @@ scores = Table(
     Column("raw", Text),
     # True when the judge's call failed in transport: the next start asks it again.
     Column("retriable", Boolean, nullable=False, default=False),
+    # All that analysis reads of a score, without the judge's words.
+    Index("ix_scores_narrow", "record_id", "judge", "metric", "value", "retriable"),
+    # The few that are missing, which every look at a run's status asks for.
+    Index(
+        "ix_scores_missing",
+        "record_id",
+        sqlite_where=text("value IS NULL"),
+        postgresql_where=text("value IS NULL"),
+    ),
 )
 
 #: Embeddings of responses to repetition questions: float32, L2-normalised, little endian.
@@ -186,6 +223,24 @@ user_scores = Table(
     Column("value", Float),
     Column("n", Integer, nullable=False),
     Column("reason", Text),
+)
+
+#: Scores that people give, beside the judge's: only added to, so that they are their own history.
+human_scores = Table(
+    "human_scores",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("configuration_id", ForeignKey("configurations.id", ondelete="CASCADE"), nullable=False),
+    Column("instance_id", String(200), nullable=False),
+    # SHA-256 (hex) of the response that was judged: a record may be made again and then hold another one.
+    Column("response_sha256", String(64), nullable=False),
+    # Null withdraws what the rater said before.
+    Column("value", Float),
+    Column("note", Text, nullable=False),
+    Column("rater", Text, nullable=False),
+    Column("made_at", Float, nullable=False),
+    Index("ix_human_scores_record", "run_id", "configuration_id", "instance_id"),
 )
 
 #: Processes at work on a run; a row without a fresh heartbeat is a process that died.

@@ -135,37 +135,64 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -
     """Write finished records, their calls, scores and embeddings in one transaction; an earlier try is replaced."""
     if not records:
         return
+    # Of a record that comes twice the last counts, as if it had come later.
+    latest = {(record.configuration_id, record.instance_id): record for record in records}
     with store.begin() as connection:
         calls = {call.key: call for record in records for call in record.calls}
         insert_ignore(connection, s.calls, [call.values() for call in calls.values()])
-        for record in records:
+        _forget_records(connection, latest)
+        kept = _insert_records(connection, run_id, list(latest.values()))
+        uses = [row for record_id, record in kept for row in _use_rows(record_id, record.uses)]
+        scores = [_score_row(record_id, record.judge, score) for record_id, record in kept for score in record.scores]
+        embeddings = [
+            {
+                "record_id": record_id,
+                "embedder": record.embedding[0],
+                "vector": record.embedding[1].astype("<f4").tobytes(),
+            }
+            for record_id, record in kept
+            if record.embedding is not None
+        ]
+        for table, rows in ((s.record_calls, uses), (s.scores, scores), (s.embeddings, embeddings)):
+            if rows:
+                connection.execute(table.insert(), rows)
+
+
+def _forget_records(connection: Connection, keys: Iterable[tuple[int, str]]) -> None:
+    by_configuration: dict[int, list[str]] = {}
+    for configuration_id, instance_id in keys:
+        by_configuration.setdefault(configuration_id, []).append(instance_id)
+    for configuration_id, instances in by_configuration.items():
+        for start in range(0, len(instances), _ROWS):
             connection.execute(
                 delete(s.records).where(
-                    s.records.c.configuration_id == record.configuration_id,
-                    s.records.c.instance_id == record.instance_id,
+                    s.records.c.configuration_id == configuration_id,
+                    s.records.c.instance_id.in_(instances[start : start + _ROWS]),
                 )
             )
-            record_id = connection.execute(
-                s.records.insert()
-                .values(
-                    run_id=run_id,
-                    configuration_id=record.configuration_id,
-                    instance_id=record.instance_id,
-                    **record.values,
-                )
-                .returning(s.records.c.id)
-            ).scalar_one()
-            if record.uses:
-                connection.execute(s.record_calls.insert(), _use_rows(record_id, record.uses))
-            if record.scores:
-                connection.execute(s.scores.insert(), [_score_row(record_id, record.judge, x) for x in record.scores])
-            if record.embedding is not None:
-                embedder, vector = record.embedding
-                connection.execute(
-                    s.embeddings.insert().values(
-                        record_id=record_id, embedder=embedder, vector=vector.astype("<f4").tobytes()
-                    )
-                )
+
+
+def _insert_records(
+    connection: Connection, run_id: str, records: Sequence[FinishedRecord]
+) -> list[tuple[int, FinishedRecord]]:
+    """Insert and return with ids. A statement takes rows of the same columns: what a record leaves out stays null."""
+    alike: dict[frozenset[str], list[FinishedRecord]] = {}
+    for record in records:
+        alike.setdefault(frozenset(record.values), []).append(record)
+    kept: list[tuple[int, FinishedRecord]] = []
+    for group in alike.values():
+        rows = [
+            {
+                "run_id": run_id,
+                "configuration_id": record.configuration_id,
+                "instance_id": record.instance_id,
+                **record.values,
+            }
+            for record in group
+        ]
+        ids = connection.scalars(s.records.insert().returning(s.records.c.id, sort_by_parameter_order=True), rows)
+        kept += zip(ids.all(), group, strict=True)
+    return kept
 
 
 def _score_row(record_id: int, judge: str, score: Score) -> dict[str, Any]:
@@ -234,6 +261,13 @@ def add_execution(store: Store, run_id: str, execution: dict[str, Any]) -> None:
         provenance["executions"] = [*provenance.get("executions", []), execution]
 
 
+def add_to_execution(store: Store, run_id: str, facts: dict[str, Any]) -> None:
+    """Add to what is kept of the run's last execution."""
+    with _provenance(store, run_id) as provenance:
+        *earlier, last = provenance["executions"]
+        provenance["executions"] = [*earlier, last | facts]
+
+
 def add_answered_as(store: Store, run_id: str, answered_as: dict[str, set[str]]) -> None:
     """Keep in the provenance under which names the models answered: another name may be another model."""
     with _provenance(store, run_id) as provenance:
@@ -257,6 +291,12 @@ def set_request(store: Store, run_id: str, request: str) -> None:
     """Ask the run's worker to `go`, `pause` or `stop`."""
     with store.begin() as connection:
         connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(request=request))
+
+
+def set_halted(store: Store, run_id: str, reason: str | None) -> None:
+    """Say why the run's execution ended before its work did; None when it goes on."""
+    with store.begin() as connection:
+        connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(halted=reason))
 
 
 def beat(store: Store, worker: dict[str, Any]) -> str:

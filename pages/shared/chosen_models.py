@@ -9,7 +9,7 @@ import streamlit as st
 from pydantic import SecretStr
 
 from opbench.models import Availability, ModelClient, Registry, probe
-from pages.shared import parts
+from pages.shared import access, parts
 
 #: Session state of the password inputs, by environment variable.
 KEY_PREFIX = "key-"
@@ -55,13 +55,14 @@ def show_notes(registry: Registry, names: list[str]) -> None:
             st.caption(f"**{parts.plain(spec.label)}**: {parts.plain(spec.note)}")
         if spec.vllm:
             st.caption(f"**{parts.plain(spec.label)}** is asked at {parts.plain(spec.shown_url)}. To serve it there:")
-            st.code(spec.vllm, language="bash", wrap_lines=True)
+            parts.code(spec.vllm, "bash")
 
 
 def offer_to_ask(registry: Registry, names: list[str]) -> None:
     """A button that asks the chosen models whether they answer now."""
     if not st.button("Do these models answer now?", key="probe", icon=":material/network_check:", type="tertiary"):
         return
+    access.demand_edit()
 
     async def ask_all() -> list[Availability]:
         async with ModelClient(registry, keys=typed_keys()) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from opbench.sharing.sheet import Block, Sheet
+from opbench.sharing.sheet import Block, Chart, Data, Sheet, Text, Words
 
 _KEY = "sheet"
 
@@ -20,4 +20,17 @@ def sheet() -> Sheet:
 
 
 def add(block: Block) -> None:
-    sheet().blocks.append(block)
+    """Add a block. What a fragment draws anew takes the place of what it replaces: figures and tables by their name,
+    texts by what they say."""
+    blocks = sheet().blocks
+    for place, there in enumerate(blocks):
+        if _same(there, block):
+            blocks[place] = block
+            return
+    blocks.append(block)
+
+
+def _same(there: Block, block: Block) -> bool:
+    if (isinstance(there, Chart) and isinstance(block, Chart)) or (isinstance(there, Data) and isinstance(block, Data)):
+        return there.name == block.name
+    return isinstance(there, Text | Words) and there == block

@@ -81,6 +81,18 @@ def number(label: str, low: int, high: int, default: int, key: str, **more: Any)
     return int(st.number_input(label, low, high, default, 1, key=key, bind="query-params", **more))
 
 
+def decimal(label: str, low: float, high: float, default: float, step: float, key: str, **more: Any) -> float:
+    """A number from `low` to `high`."""
+    for given in st.query_params.get_all(key):
+        try:
+            fits = low <= float(given[:_SHOWN]) <= high
+        except ValueError:
+            fits = False
+        if not fits:
+            say(f"The link asks for {key}={given[:_SHOWN]}, which isn't from {low:g} to {high:g}; it was left out.")
+    return float(st.number_input(label, low, high, default, step, key=key, bind="query-params", **more))
+
+
 def check(key: str, options: Sequence[str], names: Mapping[str, str] | None = None) -> None:
     """Say which values that the link gives for `key` are none of `options`. The link carries the written names."""
     shown = _named(names)

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,26 +15,37 @@ import streamlit as st
 
 from opbench.figures import theme
 from opbench.judges import offline
+from opbench.sharing.marks import remarks
 from opbench.sharing.sheet import Chart, Column, Data, Text
+from opbench.sharing.tables import csv_bytes, no_formulas
+from opbench.sharing.visible import visible
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
 from pages.shared import collecting, link
 
 PAPER = "OP-Bench, arXiv 2601.13722"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@^=])")
-#: What a spreadsheet takes for the beginning of a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_JOINER = "\u2060"
+#: What Markdown makes a link of, or an icon (`:material/skull:`, `:smile:`), escaped or not.
+_ADDRESS = re.compile(r":(?=//)|:(?=[a-z+-][\w/+-]*:)|www(?=\.)|@(?=\w)", re.IGNORECASE)
 _TOOLS_LEFT_OUT = ["zoom", "pan", "select", "lasso", "zoomIn", "zoomOut", "autoScale", "resetScale"]
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    """Text that Markdown shows as it is, in one line: no marks, no links, nothing hidden or turned round."""
+    # A word joiner shows nothing: where it stands already it stays, and an address that has one is no link.
+    shown = _JOINER.join(visible(part) for part in " ".join(text.split()).split(_JOINER))
+    return _MARKDOWN.sub(r"\\\1", _ADDRESS.sub(rf"\g<0>{_JOINER}", shown))
 
 
 def as_label(text: str) -> str:
     """Text for a widget's label: Markdown's marks are left out, since a label is also read aloud as it is written."""
-    return re.sub(r"[\\`*_{}\[\]()#!|<>~$:]", "", " ".join(text.split()))
+    return re.sub(r"[\\`*_{}\[\]()#!|<>~$:]", "", visible(" ".join(text.split())))
+
+
+def code(text: str, language: str | None = None) -> None:
+    """A command or a log, with nothing hidden in it or turned round."""
+    st.code(visible(text), language=language, wrap_lines=True)
 
 
 def nothing_yet(sentence: str) -> None:
@@ -50,11 +62,7 @@ def say_left_out(frame: pd.DataFrame) -> None:
 
 def csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV in UTF-8; text that a spreadsheet would take for a formula gets an apostrophe before it."""
-
-    def safe(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-    return frame.map(safe).to_csv(index=False).encode()
+    return csv_bytes(frame)
 
 
 def title(question: str) -> None:
@@ -75,25 +83,33 @@ def remark(text: str) -> None:
 
 
 def table(
-    shown: pd.DataFrame, columns: Mapping[str, Any], name: str, whole: pd.DataFrame, texts: Sequence[str] = ()
+    shown: pd.DataFrame,
+    columns: Mapping[str, Any],
+    name: str,
+    whole: pd.DataFrame,
+    texts: Sequence[str] = (),
+    **more: Any,
 ) -> None:
     """A table, and the download of `whole`: all columns, unrounded. `columns`: those shown, with their look.
 
     `texts` names columns with sentences of the benchmark or of responses, which an export leaves out by default.
+    `more` goes to `st.dataframe`, for a selection.
     """
     heads = {key: _column(key, look) for key, look in columns.items()}
     collecting.add(Data(name, shown, heads, whole, tuple(texts)))
+    # The table's own menu downloads what it holds as CSV, without a thought of formulas.
     st.dataframe(
-        shown,
+        no_formulas(shown),
         hide_index=True,
         column_order=list(columns),
         column_config=columns,
         placeholder=theme.MISSING,
         alt=f"{name} as a table",
+        **more,
     )
     st.download_button(
         "Download CSV",
-        csv(whole),
+        partial(csv, whole),
         file_name=f"{name}.csv",
         mime="text/csv",
         icon=":material/download:",
@@ -142,6 +158,7 @@ def published_marks() -> None:
 
 def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
     """Where a run's numbers come from, how far it is, and what they may be compared with."""
+    facts += tuple(remarks(data.provenance))
     collecting.sheet().marks += [
         f"run {status.run_id}",
         "recorded" if status.recorded else "measured",
@@ -197,7 +214,7 @@ def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
         "data": str(known.get("data_source", "")),
         **{f"sha256 of {name}": digest for name, digest in dict(known.get("data", {})).items()},
         "commit": str(known.get("git_commit", "")),
-        "concurrency": _values(data.records["concurrency"]),
+        "concurrency": _values(data.records_with("concurrency")["concurrency"]),
         "texts": "left out" if data.text_left_out else "in the store",
     }
     collecting.sheet().provenance |= rows | {"study": data.study.model_dump(mode="json"), "all": known}

@@ -12,7 +12,7 @@ from opbench.analysis import latency as latencies
 from opbench.analysis import op
 from opbench.analysis import tradeoff as tradeoffs
 from opbench.analysis.aggregate import Rule
-from opbench.analysis.tradeoff import Kind
+from opbench.analysis.compare import Kind
 from opbench.errors import DataError, StoreError
 from opbench.settings import ROOT, settings
 from opbench.store import bundle, reading
@@ -22,10 +22,11 @@ from opbench.store.rundata import RunData
 from opbench.types import Benchmark
 
 DEMO = ROOT / "results" / "demo"
-#: How old what is shown of a run at work may be, in seconds.
-_FRESH_FOR = 5
+#: How old what is shown of a run at work may be: seconds, and seconds for every thousand planned records, so that a
+#: large run isn't read over and over while it is written.
+_FRESH_FOR, _FRESH_FOR_THOUSAND = 5, 0.5
 
-Stamp = tuple[int, int, int, int]
+Stamp = tuple[int | str, ...]
 """Changes when there is something new to read of a run."""
 
 
@@ -81,12 +82,15 @@ def forget() -> None:
 
 
 def stamp(status: RunStatus) -> Stamp:
-    return status.done, status.errors, status.unscored, int(time.time() // _FRESH_FOR) if status.working else 0
+    """What a run's numbers are kept under: the time, in steps, while it is worked on, and then what there is of it."""
+    if status.working:
+        return "at work", int(time.time() // (_FRESH_FOR + _FRESH_FOR_THOUSAND * status.planned / 1000))
+    return status.done, status.errors, status.unscored, status.retriable, status.bundle_sha256
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the run…")
 def run_data(run_id: str, seen: Stamp) -> RunData:
-    """A run's frames as of `seen`, shared by all visitors: read-only."""
+    """A run as of `seen`, shared by all visitors: read-only, each frame read from the store when it is first used."""
     return reading.read_run(opened().store, run_id)
 
 

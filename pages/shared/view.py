@@ -7,14 +7,21 @@ from typing import Any
 
 import streamlit as st
 
+from opbench import __version__
 from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunRow, RunStatus, find_run
-from pages.shared import collecting, link, results, share
+from pages.shared import access, collecting, link, results, share
 from pages.shared.parts import plain
 
 PUBLISHED = "published"
 _RUN, _RULE, _FIRST = "run", "rule", "first"
+# Streamlit leaves five rem on either side, which two columns of figure and table miss; and a table keeps the width of
+# a moment ago when the window turns its column's width.
+_STYLE = """<style>
+@media (min-width: 768px) { [data-testid="stMainBlockContainer"] { padding-left: 3rem; padding-right: 3rem; } }
+[data-testid="stDataFrame"] { max-width: 100%; overflow-x: clip; }
+</style>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,14 @@ class View:
 
 def show(page: Any) -> None:
     """Draw the sidebar and the chosen page; an error of ours is a sentence. What stands above is drawn last: by then
-    it is known what the page shows and what of its link couldn't be followed."""
+    it is known what the page shows and what of its link couldn't be followed. Who may not see it sees none of this."""
+    try:
+        if not access.gate():
+            return
+    except OpbenchError as error:
+        st.error(plain(str(error)), icon=":material/lock:")
+        return
+    st.html(_STYLE)
     head = st.container()
     collecting.begin(page.url_path or "trade-off")
     _forget_notices(page.url_path)
@@ -37,6 +51,7 @@ def show(page: Any) -> None:
         page.run()
     except OpbenchError as error:
         st.error(plain(str(error)), icon=":material/error:")
+    st.caption(f"OP-Bench Workbench {__version__}")
     with head:
         share.bar(collecting.sheet())
         for sentence in (*results.problems(), *link.notices()):
@@ -86,6 +101,7 @@ def _draw_sidebar() -> None:
             _FIRST,
             help="The public evaluator scores the first speaker of each conversation only: 859 of the 1,700 instances.",
         )
+        access.show_who()
     _write_link(None if chosen == PUBLISHED else chosen)
 
 

@@ -1,49 +1,35 @@
-"""A run at work: how far it is, its steering, its failures: read from the store, so that it outlives a reload."""
+"""A run at work: how far it is, read from the store, so that every browser shows the same."""
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
-from opbench.running.launch import command, launch, log_file
-from opbench.store import reading
+from opbench.figures.progress import progress_grid
+from opbench.running.launch import command, log_file
+from opbench.store import progress, reading
 from opbench.store.reading import RunStatus
-from opbench.store.writing import set_request
-from opbench.study import Study
-from pages.shared import chosen_models, parts, results, view, wording
+from pages.shared import access, failed, parts, results, steering, wording
 
-DEFAULT_CONCURRENCY = 4
 _EVERY_S = 2
-#: A process that was just started says nothing for as long as it loads its parts.
-_STARTING_S = 60
+_FAILURES_EVERY_S = 10
 _LOG_LINES = 12
 _LOG_BYTES = 20_000
 
 
-def start(study: Study, concurrency: int) -> str:
-    """Start or resume a study in a process of its own, with the keys that were typed; the run's id.
-
-    Raises:
-        UsageError, DataError: the study can't be run.
-    """
-    launched = launch(results.opened().store, study, concurrency=concurrency, keys=chosen_models.typed_keys())
-    st.session_state.setdefault("started", {})[launched.run_id] = time.time()
-    return launched.run_id
-
-
 def panel(status: RunStatus) -> None:
     """The run's progress, renewed every two seconds until it is complete."""
-    over = status.complete and not status.working
-    live = st.fragment(_panel, run_every=None if status.recorded or over else _EVERY_S)
-    live(status.run_id)
+    over = status.recorded or (status.complete and not status.working)
+    st.fragment(access.watched(_panel), run_every=None if over else _EVERY_S)(status.run_id)
     with st.container(horizontal=True):
         for page, label in (("trade_off", "Trade-off"), ("oracle_gap", "Oracle gap"), ("latency", "Latency")):
             st.page_link(f"pages/views/{page}.py", label=f"See the {label.lower()}", icon=":material/arrow_forward:")
-    _failures(status)
-    study, _ = reading.run_study(results.opened().store, status.run_id)
+    st.fragment(access.watched(failed.show), run_every=_FAILURES_EVERY_S if status.working else None)(status.run_id)
+    study, last = steering.study_of(status.run_id)
     with st.expander("The same from the command line", icon=":material/terminal:"):
-        st.code(command(study, status.worker.get("concurrency")), language="bash", wrap_lines=True)
+        parts.code(command(study, last.get("concurrency")), "bash")
 
 
 def _panel(run_id: str) -> None:
@@ -59,6 +45,25 @@ def _panel(run_id: str) -> None:
     st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=False)
     finished = status.done + status.errors
     st.progress(min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records")
+    if status.halted:
+        st.warning(parts.plain(status.halted), icon=":material/pause_circle:")
+    _numbers(status)
+    steering.buttons(status)
+    _kinds(status)
+    if not status.working and not status.recorded and status.waiting and not status.halted:
+        _last_words(run_id)
+    frame = progress.by_configuration(store, status)
+    parts.chart(
+        progress_grid(frame, mark=f"run {run_id}"),
+        "progress",
+        f"Records done of the run, by memory system and post-processor: {status.done:,} of {status.planned:,} in all",
+    )
+    with st.expander("By configuration, as a table", icon=":material/table:"):
+        _table(frame, status.working)
+
+
+def _numbers(status: RunStatus) -> None:
+    stats = status.worker.get("stats", {})
     with st.container(horizontal=True, gap="medium"):
         st.metric("Done", f"{status.done:,}", width="content")
         st.metric("Failed", f"{status.errors:,}", width="content")
@@ -67,29 +72,58 @@ def _panel(run_id: str) -> None:
             rate, left = status.recent_rate, status.seconds_left
             st.metric("Rate", wording.rate(rate) if rate else "–", width="content", help="Over the last minute")
             st.metric("Time left", wording.duration(left) if left is not None else "–", width="content")
-            reused, made = status.worker["stats"].get("calls_reused", 0), status.worker["stats"].get("calls_made", 0)
-            st.metric("Calls made", f"{made:,}", width="content", help="Since this process started")
-            st.metric("Calls reused", f"{reused:,}", width="content", help="Answered from the call store, unpaid")
-    _steering(status)
+            st.metric(
+                "Calls made",
+                f"{stats.get('calls_made', 0):,}",
+                width="content",
+                help="Of models and of retrieval, since this process started",
+            )
+            st.metric(
+                "Calls reused",
+                f"{stats.get('calls_reused', 0):,}",
+                width="content",
+                help="Answered from the call store, unpaid",
+            )
+        if not status.recorded:
+            spent = stats.get("spent_usd")
+            budget = stats.get("budget_usd")
+            st.metric(
+                "Spent" if budget is None else f"Spent of {wording.dollars(budget)}",
+                wording.dollars(steering.spent(status) if spent is None else spent),
+                width="content",
+                help="What the run's own calls cost by the registry's list prices; reused ones cost nothing.",
+            )
+
+
+def _kinds(status: RunStatus) -> None:
+    """Errors by kind, and what was tried again since the process started."""
+    retries = status.worker.get("stats", {}).get("retries", {})
+    if not (status.error_kinds or retries):
+        return
     with st.container(horizontal=True):
         for kind, count in status.error_kinds.items():
-            st.badge(f"{count:,} × {parts.plain(kind)}", color="red", icon=":material/error:", help="Failed for good")
-        for kind, count in status.worker.get("stats", {}).get("retries", {}).items():
-            st.badge(f"{count:,} × {parts.plain(kind)}", color="orange", icon=":material/replay:", help="Tried again")
-    if not status.working and not status.recorded and status.waiting and not _starting(status):
-        _last_words(run_id)
-    with st.expander("By configuration", icon=":material/grid_on:"):
-        st.dataframe(
-            parts.named(status.by_configuration),
-            hide_index=True,
-            column_config={
-                "mitigation": "post-processor",
-                "done": st.column_config.ProgressColumn(
-                    "done", max_value=int(status.by_configuration["planned"].max()), format="%d"
-                ),
-            },
-            alt="Records planned, done and failed by configuration",
-        )
+            st.badge(f"{count:,} failed: {parts.plain(kind)}", color="red", icon=":material/error:")
+        for kind, count in retries.items():
+            st.badge(f"{count:,} tried again: {parts.plain(kind)}", color="orange", icon=":material/replay:")
+
+
+def _table(frame: pd.DataFrame, working: bool) -> None:
+    shown = parts.named(frame).assign(minutes_left=frame["seconds_left"] / 60, a_minute=60 * frame["rate"])
+    columns: dict[str, Any] = {
+        "model": st.column_config.TextColumn("model"),
+        "memory": st.column_config.TextColumn("memory"),
+        "mitigation": st.column_config.TextColumn("post-processor"),
+        "done": st.column_config.NumberColumn("done", format="%d"),
+        "planned": st.column_config.NumberColumn("of", format="%d"),
+        "errors": st.column_config.NumberColumn("failed", format="%d"),
+        "kinds": st.column_config.TextColumn("kinds of failure"),
+    }
+    if working:
+        columns |= {
+            "a_minute": st.column_config.NumberColumn("records a minute", format="%.1f"),
+            "minutes_left": st.column_config.NumberColumn("minutes left", format="%.1f"),
+        }
+    parts.table(shown, columns, "progress", frame)
 
 
 def _state(status: RunStatus) -> tuple[str, str]:
@@ -99,68 +133,15 @@ def _state(status: RunStatus) -> tuple[str, str]:
         return "paused", ":material/pause_circle:"
     if status.working and status.request == "stop":
         return "stopping: what is in flight is finished first", ":material/stop_circle:"
+    if status.working and status.worker["stats"].get("starting"):
+        return "starting", ":material/hourglass_top:"
     if status.working:
         return "running", ":material/sync:"
     if status.complete:
         return "complete", ":material/check_circle:"
-    if _starting(status):
-        return "starting", ":material/hourglass_top:"
     if not status.waiting:
         return "all records tried, some failed", ":material/error:"
     return "stopped", ":material/stop_circle:"
-
-
-def _starting(status: RunStatus) -> bool:
-    started = st.session_state.get("started", {}).get(status.run_id, 0.0)
-    return not status.working and not status.complete and time.time() - started < _STARTING_S
-
-
-def _steering(status: RunStatus) -> None:
-    store, run_id = results.opened().store, status.run_id
-    if status.recorded or (status.complete and not status.working):
-        return
-    with st.container(horizontal=True):
-        if status.working and status.request == "go":
-            st.button(
-                "Pause",
-                key="pause",
-                icon=":material/pause:",
-                on_click=set_request,
-                args=(store, run_id, "pause"),
-                help="Takes up nothing new; the process stays.",
-            )
-        if status.working and status.request == "pause":
-            st.button(
-                "Go on",
-                key="go",
-                type="primary",
-                icon=":material/play_arrow:",
-                on_click=set_request,
-                args=(store, run_id, "go"),
-            )
-        if status.working and status.request != "stop":
-            st.button(
-                "Stop",
-                key="stop",
-                icon=":material/stop:",
-                on_click=set_request,
-                args=(store, run_id, "stop"),
-                help="Finishes what is in flight and ends the process; go on at any time.",
-            )
-        again = "Try the failed ones again" if not status.waiting else "Go on"
-        if (
-            not status.working
-            and not _starting(status)
-            and st.button(again, key="resume", type="primary", icon=":material/play_arrow:")
-        ):
-            _resume(status)
-
-
-def _resume(status: RunStatus) -> None:
-    study, _ = reading.run_study(results.opened().store, status.run_id)
-    run_id = start(study, int(st.session_state.get("concurrency", DEFAULT_CONCURRENCY)))
-    notice = f"Data, prompts or models have changed since run {status.run_id} began: this is a new run, {run_id}."
-    view.look_at(run_id, notice if run_id != status.run_id else "")
 
 
 def _last_words(run_id: str) -> None:
@@ -173,19 +154,4 @@ def _last_words(run_id: str) -> None:
         lines = log.read().decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
     if lines:
         st.caption("What its process said last:")
-        st.code("\n".join(lines), language=None, wrap_lines=True)
-
-
-def _failures(status: RunStatus) -> None:
-    if not (status.errors or status.unscored):
-        return
-    with st.expander(f"Failures: {status.errors + status.unscored:,}", icon=":material/error:"):
-        frame = reading.failures(results.opened().store, status.run_id)
-        columns: dict[str, object] = {
-            "memory": "memory",
-            "mitigation": "post-processor",
-            "instance": "instance",
-            "kind": st.column_config.TextColumn("kind", help="Kind of error, or the metric that is missing"),
-            "reason": st.column_config.TextColumn("reason", width="large"),
-        }
-        parts.table(parts.named(frame), columns, "failures", frame)
+        parts.code("\n".join(lines))

@@ -6,52 +6,201 @@ import pandas as pd
 import streamlit as st
 
 from opbench.analysis import published
-from opbench.analysis.tradeoff import UNITS
+from opbench.analysis.aggregate import Rule
+from opbench.analysis.compare import Kind
+from opbench.analysis.intervals import FEWEST_USERS
+from opbench.analysis.latency import spending
+from opbench.analysis.prices import with_prices
+from opbench.analysis.tradeoff import CONTROL_SYSTEMS, UNITS
 from opbench.figures import theme
-from opbench.figures.tradeoff import tradeoff_heatmap
+from opbench.figures.answers import answers, without_random
+from opbench.figures.scatter import tradeoff_scatter
+from opbench.figures.tradeoff import LIKE_NONE, tradeoff_heatmap
 from opbench.store.reading import RunStatus
-from pages.shared import link, parts, results, view
+from opbench.types import Benchmark
+from pages.shared import answering, link, parts, results, view
+
+BENCHMARKS: dict[str, tuple[Benchmark, ...]] = {"both": ("op", "locomo"), "OP-Bench": ("op",), "LoCoMo": ("locomo",)}
 
 
-def show_changes(frame: pd.DataFrame, unit: str, mark: str, name: str) -> None:
-    """Figure and table side by side, with the same numbers."""
+@st.cache_data(max_entries=32, show_spinner="Working out what a point costs…")
+def priced(run_id: str, seen: results.Stamp, rule: Rule, kind: Kind, first_only: bool) -> pd.DataFrame:
+    return with_prices(results.tradeoff(run_id, seen, rule, kind, first_only), *_times(run_id, seen))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _times(run_id: str, seen: results.Stamp) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return results.latency(run_id, seen, False, None), spending(results.run_data(run_id, seen))
+
+
+def show(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: str, mark: str, name: str) -> None:
+    """The answer in words; heatmap, scatters and controls, each with its table."""
+    methods = frame[~frame["control"].astype(bool)]
+    groups = list(dict.fromkeys(without_random(methods)[["model", "memory"]].itertuples(index=False, name=None)))
+    answering.say(answers(frame))
+    show_changes(methods, benchmarks, unit, mark, name)
+    parts.heading("Gain against cost")
+    if len(groups) <= answering.MOST:
+        show_scatters(frame, groups, unit, mark, name)
+    else:
+        st.caption("Choose a memory system or a model to see gain against cost as a picture.")
+    show_prices(methods, unit, f"{name}-prices")
+    show_controls(frame[frame["control"].astype(bool)], unit, f"{name}-controls")
+
+
+def change_columns(benchmark: Benchmark, unit: str, gap: str = "") -> dict[str, Any]:
+    """A benchmark's change with its interval, verdict and n, for a table made by `written`. `gap` tells headings of
+    several benchmarks apart."""
+    label = "OP-Bench" if benchmark == "op" else "LoCoMo"
+    what = "instances" if benchmark == "op" else "questions"
+    config = st.column_config
+    return {
+        f"{benchmark}_change": config.NumberColumn(label, format="%+.1f", help=f"Change in {unit}", width=75),
+        f"{benchmark}_span": config.TextColumn(f"95 %{gap}", help="Interval over users drawn anew", width=115),
+        f"{benchmark}_verdict": config.TextColumn(
+            f"verdict{gap}", help="After Holm's correction over all rows of the run, at 5 %", width=140
+        ),
+        f"{benchmark}_of": config.TextColumn(f"n{gap}", help=f"Paired {what} of those planned; users", width=130),
+    }
+
+
+def written(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame as a table shows it."""
+    shown = parts.named(frame)
+    for benchmark in ("op", "locomo"):
+        n, planned, users, low, high = (
+            frame[f"{benchmark}_{each}"] for each in ("n", "n_planned", "users", "low", "high")
+        )
+        of = [theme.scored(*each) for each in zip(n, planned, strict=True)]
+        shown[f"{benchmark}_of"] = [
+            text if pd.isna(count) or not count else f"{text}, {theme.users(count)}"
+            for text, count in zip(of, users, strict=True)
+        ]
+        shown[f"{benchmark}_span"] = [theme.span(*each) for each in zip(low, high, strict=True)]
+    return shown
+
+
+def show_changes(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: str, mark: str, name: str) -> None:
+    """Heatmap and table side by side, with the same numbers."""
     picture, numbers = st.columns([10, 11], gap="small")
     with picture:
-        figure = tradeoff_heatmap(frame, unit, mark, "Change by post-processor")
-        parts.chart(figure, name, "Change on OP-Bench over change on LoCoMo; the table holds the same numbers")
-    shown = parts.named(frame).assign(
-        op_of=[f"{n:.0f} of {of:.0f}" for n, of in zip(frame["op_n"], frame["op_n_planned"], strict=True)],
-        locomo_of=[f"{n:.0f} of {of:.0f}" for n, of in zip(frame["locomo_n"], frame["locomo_n_planned"], strict=True)],
-    )
+        figure = tradeoff_heatmap(frame, unit, mark, "Change by post-processor", benchmarks)
+        parts.chart(figure, name, "Change by post-processor and benchmark; the table holds the same numbers")
     columns: dict[str, Any] = {
         "memory": st.column_config.TextColumn("memory", width=60),
         "mitigation": st.column_config.TextColumn("post-processor", width=100),
-        "op_change": st.column_config.NumberColumn("OP-Bench", format="%+.1f", help=f"Change in {unit}", width=75),
-        "op_of": st.column_config.TextColumn("n", help="Paired instances of those planned", width=65),
-        "locomo_change": st.column_config.NumberColumn("LoCoMo", format="%+.1f", help=f"Change in {unit}", width=70),
-        "locomo_of": st.column_config.TextColumn("n ", help="Paired questions of those planned", width=65),
     }
+    for benchmark, apart in zip(benchmarks, ("", " "), strict=False):
+        columns |= change_columns(benchmark, unit, apart)
     if frame["model"].nunique() > 1:
         columns = {"model": "model"} | columns
-    if frame["op_n"].isna().all():
-        del columns["op_of"], columns["locomo_of"]
-    if {*frame["op_note"], *frame["locomo_note"]} - {"", "paired"}:
-        columns |= {"op_note": "OP-Bench: remark", "locomo_note": "LoCoMo: remark"}
+    told = frame["source"].iloc[0] != "published"
+    for benchmark in benchmarks:
+        if not told:
+            for untold in ("span", "verdict", "of"):
+                del columns[f"{benchmark}_{untold}"]
+            continue
+        if frame[f"{benchmark}_low"].isna().all():
+            del columns[f"{benchmark}_span"]
+        if {*frame[f"{benchmark}_note"]} - {"", "paired"}:
+            columns[f"{benchmark}_note"] = f"{'OP-Bench' if benchmark == 'op' else 'LoCoMo'}: remark"
     with numbers:
-        parts.table(shown, columns, name, frame)
+        parts.table(written(frame), columns, name, frame)
         metrics = ", ".join(sorted(set(frame["locomo_metric"])))
-        st.caption(
+        parts.remark(
             f"Change against the same memory system without post-processor, {unit}. "
             f"OP-Bench: higher is less over-personalised. LoCoMo: higher is better recall; metric: {metrics}."
         )
+        if told:
+            parts.remark(
+                f"{LIKE_NONE} marks what is not distinguishable from no post-processor: p above 0.05 after Holm's "
+                "correction over all post-processors of the run. Intervals and p by a paired bootstrap over users."
+            )
+
+
+def show_scatters(frame: pd.DataFrame, groups: list[tuple[str, str]], unit: str, mark: str, name: str) -> None:
+    """One scatter a memory system and model, two in a row where there is room."""
+    several = frame["model"].nunique() > 1
+    places = st.columns(min(2, len(groups)), gap="small")
+    for number, (model, memory) in enumerate(groups):
+        group = frame[(frame["model"] == model) & (frame["memory"] == memory)]
+        title = f"{theme.name(memory)} · {model}" if several else theme.name(memory)
+        with places[number % len(places)]:
+            parts.chart(
+                tradeoff_scatter(group, unit, mark, title),
+                f"{name}-scatter-{number + 1}",
+                f"{title}: change on OP-Bench against change on LoCoMo; the table below holds the same numbers",
+            )
+    parts.remark(
+        "Right and up is better on both. The dotted line is the Pareto front: nothing else of this memory system is as "
+        "good on both benchmarks and better on one."
+    )
+
+
+def show_prices(frame: pd.DataFrame, unit: str, name: str) -> None:
+    shown = written(frame).assign(front=["yes" if on else "" for on in frame["pareto"]])
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns: dict[str, Any] = {
+        "memory": "memory",
+        "mitigation": "post-processor",
+        "front": text("front", help="On the Pareto front", width=50),
+        "op_change": number("OP-Bench", format="%+.1f", help=f"Change in {unit}", width=75),
+        "op_span": text("95 %", help="Interval of the change on OP-Bench", width=115),
+        "locomo_change": number("LoCoMo", format="%+.1f", help=f"Change in {unit}", width=70),
+        "locomo_span": text("95 % ", help="Interval of the change on LoCoMo", width=115),
+        "locomo_per_op": number(
+            "LoCoMo lost per OP point", format="%.2f", help="Points; negative: LoCoMo gains as well"
+        ),
+        "seconds": number("post-processing", format="%.2f s", help="Mean of the questions for which a model was asked"),
+        "seconds_per_op": number("per OP point", format="%.2f s"),
+        "usd_per_1000": number("$ per 1,000", format="$%.2f", help="More than without, for 1,000 questions"),
+        "usd_per_op": number("$ per OP point", format="$%.3f", help="For 1,000 questions"),
+        "price_note": "remark",
+    }
+    if frame["model"].nunique() > 1:
+        columns = {"model": "model"} | columns
+    if frame["op_low"].isna().all() and frame["locomo_low"].isna().all():
+        del columns["op_span"], columns["locomo_span"]
+    if frame["usd_per_1000"].isna().all():
+        del columns["usd_per_1000"], columns["usd_per_op"]
+    if not frame["price_note"].any():
+        del columns["price_note"]
+    parts.table(shown, columns, name, frame)
+    dollars = "" if "usd_per_op" in columns else " What a call costs in money isn't known here."
+    parts.remark(
+        "Prices are for each point gained on OP-Bench, and in points however changes are shown; where it isn't "
+        "improved there is none to pay for, and no price." + dollars
+    )
+
+
+def show_controls(frame: pd.DataFrame, unit: str, name: str) -> None:
+    parts.heading("Controls: what a post-processor has to beat")
+    if frame.empty:
+        parts.remark("There are no controls among these results.")
+        return
+    columns: dict[str, Any] = {"memory": "memory", "mitigation": "control"}
+    columns |= change_columns("op", unit) | change_columns("locomo", unit, " ")
+    if frame["model"].nunique() > 1:
+        columns = {"model": "model"} | columns
+    parts.table(written(frame), columns, name, frame)
+    parts.remark(
+        "A control isn't for use: it answers nothing, remembers nothing, or remembers at random. A method that does no "
+        f"better has found nothing. The controls {' and '.join(CONTROL_SYSTEMS.values())} take the memory system's "
+        "place; the others are post-processors on it."
+    )
 
 
 def show_published() -> None:
     link.check("kind", list(UNITS))
     parts.published_marks()
-    show_changes(published.tradeoff(), published.UNIT_NOT_TOLD, theme.provenance(published=True), "trade-off-published")
-    st.caption(
-        "GPT-4o-mini, as printed: the averaging rule and the speakers can't be chosen for published changes. "
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        frame = answering.pick_memory(with_prices(published.tradeoff(), published.latency()))
+        benchmarks = BENCHMARKS[link.one_of("Benchmark", list(BENCHMARKS), "benchmark", kind="segmented")]
+    mark = theme.provenance(published=True)
+    show(frame, benchmarks, published.UNIT_NOT_TOLD, mark, "trade-off-published")
+    parts.remark(
+        "GPT-4o-mini, as printed: the averaging rule and the speakers can't be chosen for published changes. Prices "
+        "read them as points. Seconds are table 11's, which names neither model nor memory system. "
         "Choose a run under “Results of” to see measured ones."
     )
     parts.published_provenance(
@@ -75,8 +224,10 @@ def show_run(current: view.View, status: RunStatus) -> None:
             help="Points: difference of two scores from 0 to 100. Relative: that difference in percent of the memory "
             "system's own score.",
         )
-        frame = parts.pick_model(results.tradeoff(status.run_id, seen, current.rule, kind, current.first_only))
-    if frame.empty:
+        benchmarks = BENCHMARKS[link.one_of("Benchmark", list(BENCHMARKS), "benchmark", kind="segmented")]
+        frame = parts.pick_model(priced(status.run_id, seen, current.rule, kind, current.first_only))
+        frame = answering.pick_memory(frame)
+    if frame.empty or frame["control"].all():
         st.info(
             "This run has no post-processor to compare: launch a study with “none” and at least one post-processor, "
             "on a memory system other than BASE.",
@@ -88,8 +239,9 @@ def show_run(current: view.View, status: RunStatus) -> None:
         parts.nothing_yet(f"Nothing can be compared yet: {'; '.join(reasons)}.")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
-        show_changes(frame, UNITS[kind], mark, "trade-off")
+        show(frame, benchmarks, UNITS[kind], mark, "trade-off")
         parts.say_left_out(frame)
+        parts.remark(f"An interval needs {FEWEST_USERS} users. How intervals and p are made: docs/scores.md.")
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
 
 

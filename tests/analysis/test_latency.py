@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from opbench.analysis.latency import latency, spending
+from opbench.analysis.latency import PERCENTILES, STAGES, alike, beside, latency, spending, spread
 from opbench.store.rundata import RunData
+from opbench.study import Configuration, make_study
 
 NAN = float("nan")
 KEY = {"model": "m", "memory": "rag", "mitigation": "reminder"}
@@ -144,3 +145,102 @@ def test_a_run_that_has_not_begun(run: RunData, changed: Callable[..., RunData])
     empty = changed(records=run.records.iloc[:0])
     assert (latency(empty)["n"] == 0).all()
     assert (spending(empty)["n_done"] == 0).all()
+    assert (spread(empty)["n"] == 0).all()
+
+
+def test_tokens_and_cost_of_a_query(timed: RunData) -> None:
+    row = spending(timed).set_index("mitigation").loc["reminder"]
+    # Two of three records asked the filter, with 40 tokens in and 4 out each: 80 / 3 a query.
+    assert row["post_prompt_per_query"] == pytest.approx(80 / 3)
+    assert row["post_completion_per_query"] == pytest.approx(8 / 3)
+    assert row["response_prompt_per_query"] == pytest.approx(200)
+    assert row["response_completion_per_query"] == pytest.approx(30)
+    # 0.001 and 0.003 dollars for two records: 2 dollars for 1,000.
+    assert row["cost_usd_per_1000"] == pytest.approx(2.0)
+
+
+def test_tokens_that_an_endpoint_doesnt_tell_are_left_out_of_the_mean(
+    timed: RunData, changed: Callable[..., RunData]
+) -> None:
+    records = timed.records.copy()
+    records.loc[0, "response_prompt_tokens"] = NAN
+    told = changed(records=records, configurations=timed.configurations)
+    row = spending(told).set_index("mitigation").loc["reminder"]
+    assert (row["n_done"], row["n_counted"]) == (3, 2)
+    assert row["response_prompt_per_query"] == pytest.approx(200)
+
+
+def test_an_answer_without_the_model_has_no_response_time_and_spends_nothing(
+    timed: RunData, changed: Callable[..., RunData]
+) -> None:
+    """As the control `abstain` records it: the stage didn't happen, tokens and cost are truly zero."""
+    records = timed.records.assign(
+        response_ms=NAN,
+        response_reused=None,
+        post_ms=NAN,
+        post_reused=None,
+        response_prompt_tokens=0,
+        response_completion_tokens=0,
+        cost_usd=0.0,
+    )
+    run = changed(records=records, configurations=timed.configurations)
+    found = stages(latency(run))
+    assert (found["response"]["n"], found["total"]["n"]) == (0, 3)
+    assert math.isnan(found["response"]["mean_ms"])
+    assert found["total"]["mean_ms"] == pytest.approx(20)
+    row = spending(run).set_index("mitigation").loc["reminder"]
+    assert (row["response_prompt_per_query"], row["cost_usd_per_1000"], row["n_priced"]) == (0, 0, 3)
+
+
+def test_percentiles_of_a_stage(timed: RunData) -> None:
+    rows = spread(timed)
+    retrieval = rows[(rows["mitigation"] == "reminder") & (rows["stage"] == "retrieval")].iloc[0]
+    # 10, 20, 30 ms: the q-th percentile is 10 + 20 q / 100.
+    for each in PERCENTILES:
+        assert retrieval[f"p{each}_ms"] == pytest.approx(10 + 0.2 * each)
+    assert (retrieval["n"], retrieval["n_reused"], retrieval["mean_ms"]) == (3, 1, pytest.approx(20))
+    assert retrieval["concurrency"] == "1, 4"
+
+
+def test_the_spread_agrees_with_the_table(run: RunData) -> None:
+    for fresh_only in (False, True):
+        for benchmark in (None, "op", "locomo"):
+            table, wide = latency(run, fresh_only, benchmark), spread(run, fresh_only, benchmark)
+            pd.testing.assert_series_equal(wide["p50_ms"], table["median_ms"], check_names=False)
+            pd.testing.assert_series_equal(wide["p95_ms"], table["p95_ms"], check_names=False)
+            shared = ["model", "memory", "mitigation", "stage", "n", "n_reused", "mean_ms", "concurrency"]
+            pd.testing.assert_frame_equal(wide[shared], table[shared])
+
+
+def test_categories_change_nothing(run: RunData, changed: Callable[..., RunData]) -> None:
+    """Frames may hold names as categories, also such that never occur."""
+    names = {name: run.records[name].astype("category").cat.add_categories("unused") for name in ("model", "memory")}
+    categorical = changed(records=run.records.assign(**names))
+    for table in (latency, spread, spending):
+        pd.testing.assert_frame_equal(table(categorical), table(run))
+
+
+PROBED = {"models": ["m"], "memories": ["base", "rag"], "mitigations": ["none", "reminder"]}
+
+
+def test_a_probe_stands_beside_what_both_have(timed: RunData) -> None:
+    table = latency(timed)
+    probe = table.assign(mean_ms=table["mean_ms"] / 10, concurrency="1")
+    shared = [Configuration("m", "rag", "reminder")]
+    both = beside(table, probe, shared)
+    assert both["source"].tolist() == ["this run"] * 4 + ["probe"] * 4
+    assert both["stage"].tolist() == [*STAGES, "total"] * 2
+    assert set(both["mitigation"]) == {"reminder"}
+    assert both["mean_ms"].tolist()[::4] == pytest.approx([20, 2])
+    without = table[table["mitigation"] == "marag"]
+    assert beside(without, probe, shared).empty, "what isn't looked at isn't shown of the probe either"
+
+
+def test_a_probe_is_alike_when_it_asks_in_the_same_way() -> None:
+    study = make_study(PROBED)
+    assert alike(study, make_study(PROBED | {"memories": ["rag"], "latency_probe": True, "limit": 3})) == [
+        Configuration("m", "rag", "none"),
+        Configuration("m", "rag", "reminder"),
+    ]
+    for other in ({"max_tokens": 20}, {"k": 3}, {"temperature": 1.0}, {"embedder": "e"}, {"models": ["n"]}):
+        assert alike(study, make_study(PROBED | other)) == []

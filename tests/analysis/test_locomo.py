@@ -78,7 +78,8 @@ def test_headline_is_f1_for_the_offline_judge_and_correct_for_an_llm(
 
 def test_tradeoff_joins_both_benchmarks(run: RunData, row: Row) -> None:
     frame = tradeoff(run, "task-mean")
-    assert list(frame["mitigation"]) == ["reminder", "marag"]
+    assert list(frame["mitigation"]) == ["reminder", "marag", "no memory (BASE)"]
+    assert list(frame["control"]) == [False, False, True]
     reminder = row(frame, REMINDER)
     assert reminder["op_change"] == pytest.approx(21.25)
     assert reminder["locomo_change"] == pytest.approx(-10)

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,19 +62,21 @@ def _environment(home: Path) -> dict[str, str]:
     return kept | {"OPBENCH_HOME": str(home), "PYTHONUNBUFFERED": "1"}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The app, with nothing in its store but the recorded studies that come with the project."""
-    home = tmp_path_factory.mktemp("home")
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serve(home: Path, port: int, *flags: str, **variables: str) -> Iterator[Served]:
+    """The app with Streamlit's `flags` and further environment variables, until the block ends."""
     log = home / "streamlit.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "tools/serve.py", "--server.port", str(port)],
+            [sys.executable, "tools/serve.py", "--server.port", str(port), *flags],
             cwd=ROOT,
-            env=_environment(home),
+            env=_environment(home) | variables,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -87,6 +90,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         store.close()
         process.terminate()
         process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The app, with nothing in its store but the recorded studies that come with the project."""
+    with serve(tmp_path_factory.mktemp("home"), free_port()) as app:
+        yield app
 
 
 def _end_runs(store: Store) -> None:

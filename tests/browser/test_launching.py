@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from opbench.settings import ROOT
 from opbench.store.reading import run_ids, run_status
@@ -23,8 +23,8 @@ STUDY_MS = 600_000
 """About a minute on two idle cores; the model shares them with whatever else runs."""
 
 
-def launch(visitor: Visitor, *, seed: int = 0) -> Page:
-    """Fill in the form for a small study on the sample with the embedded model, and start it."""
+def launch(visitor: Visitor, *, seed: int = 0, button: str = "Start") -> Page:
+    """Fill in the form for a small study on the sample with the embedded model, and start it, or its pilot."""
     page = visitor.go("/launch")
     page.get_by_role("radio", name="bundled sample").click()
     # This one adds a sentence to the prompt; the others' calls of up to 512 tokens take the embedded model minutes.
@@ -34,7 +34,7 @@ def launch(visitor: Visitor, *, seed: int = 0) -> Page:
     visitor.settle()
     page.get_by_role("button", name="Remove Reminder", exact=True).click()
     visitor.settle()
-    page.get_by_text("Retrieval, decoding, judge prompts, concurrency").click()
+    page.get_by_text("Retrieval and decoding").click()
     for label, value in {"Longest response, tokens": 24, "Instances a benchmark": 6, "Seed": seed}.items():
         field = page.get_by_role("spinbutton", name=label)
         field.fill(str(value))
@@ -43,9 +43,14 @@ def launch(visitor: Visitor, *, seed: int = 0) -> Page:
     expect(
         page.get_by_text(re.compile(r"--mitigations none,reminder-original --limit 6\b.*--max-tokens 24"))
     ).to_be_visible()
-    page.get_by_role("button", name="Start", exact=True).click()
+    page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_role("heading", name=re.compile("starting|running"))).to_be_visible(timeout=LOADING_MS)
     return page
+
+
+def steer(page: Page, button: str) -> None:
+    """Click a button of the watched run; Streamlit's own header has a “Stop” too."""
+    page.get_by_test_id("stMain").get_by_role("button", name=button).first.click()
 
 
 def run_in(page: Page) -> str:
@@ -130,36 +135,68 @@ def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None
 
 
 @pytest.mark.timeout(1200)
-def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served) -> None:
+def test_pause_go_on_stop_and_resume(visitor: Visitor, served: Served, browser: Browser) -> None:
     page = launch(visitor, seed=1)
     run = run_in(page)
-    wait_for_records(page, 0)
+    # Whoever opens the link sees the run start, go on and pause, and can steer it.
+    colleague = Visitor(browser, served.url)
+    theirs = colleague.page
+    theirs.goto(page.url)
+    expect(theirs.get_by_role("heading", name=re.compile("starting|running"))).to_be_visible()
+    wait_for_records(theirs, 0)
 
-    page.get_by_role("button", name="Pause").click()
+    steer(page, "Pause")
     expect(page.get_by_role("heading", name="paused")).to_be_visible()
+    expect(theirs.get_by_role("heading", name="paused")).to_be_visible()
     # What was in flight is finished; then nothing more, though there is more to do.
     paused_at = wait_until_quiet(served, run)
     paused = run_status(served.store, run)
     assert paused.working
     assert paused.waiting > 0
 
-    page.get_by_role("button", name="Go on").click()
+    steer(theirs, "Go on")
     expect(page.get_by_role("heading", name="running")).to_be_visible()
     wait_for_records(page, paused_at)
+    colleague.close()
 
-    page.get_by_role("button", name="Stop").click()
+    steer(page, "Stop")
     expect(page.get_by_role("heading", name="stopped")).to_be_visible(timeout=LOADING_MS)
     stopped = run_status(served.store, run)
     assert not stopped.working
     assert stopped.waiting > 0
 
-    page.get_by_test_id("stMain").get_by_role("button", name="Go on").first.click()
+    steer(page, "Go on")
     wait_for_records(page, stopped.done)
     assert run_in(page) == run
     assert run_ids(served.store).count(run) == 1
-    page.get_by_role("button", name="Stop").click()
+    steer(page, "Stop")
     expect(page.get_by_role("heading", name="stopped")).to_be_visible(timeout=LOADING_MS)
     assert visitor.faults == []
+
+
+@pytest.mark.timeout(600)
+def test_a_pilot_grounds_the_quote_and_its_link_opens_the_same(
+    visitor: Visitor, served: Served, browser: Browser
+) -> None:
+    page = launch(visitor, seed=2, button="Run a pilot")
+    run = run_in(page)
+    expect(page.get_by_text("The pilot of 12 records is done")).to_be_visible(timeout=STUDY_MS)
+    status = run_status(served.store, run)
+    # Three configurations, two benchmarks, two records each.
+    assert status.by_configuration["done"].tolist() == [4, 4, 4]
+    quoted = page.get_by_text("An estimate from a pilot of 12 records")
+    expect(quoted).to_be_visible()
+    said = quoted.inner_text()
+    assert re.search(r"with 95 % confidence: .* tokens in, ", said), said
+    visitor.shoot("launch-pilot")
+
+    colleague = Visitor(browser, served.url)
+    theirs = colleague.go(page.url.removeprefix(served.url))
+    expect(theirs.get_by_role("heading", name="stopped")).to_be_visible()
+    expect(theirs.get_by_text("An estimate from a pilot of 12 records")).to_have_text(said)
+    expect(theirs.get_by_text(re.compile(r"--limit 6 --seed 2\b.*--max-tokens 24")).last).to_be_visible()
+    assert colleague.faults == []
+    colleague.close()
 
 
 def test_a_form_that_makes_no_study_says_why(visitor: Visitor) -> None:
@@ -181,3 +218,4 @@ def test_a_model_without_its_key_asks_for_it_and_cannot_start(visitor: Visitor) 
     secret.press("Enter")
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_enabled()
     assert "sk-typed" not in page.url
+    assert "GPT-4o-mini" in page.url, "the study is in the link, the key isn't"

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 from opbench.analysis import published
+from opbench.analysis.gap import published_gap, with_words
 from opbench.figures import theme
 from opbench.figures.gap import ORACLE, oracle_gap
 from opbench.figures.latency import latency_bars
@@ -26,6 +27,12 @@ def cell(
         "model": model,
         "memory": memory,
         "mitigation": mitigation,
+        "control": False,
+        **{f"{benchmark}_{name}": NAN for benchmark in ("op", "locomo") for name in ("low", "high", "p_holm")},
+        **{f"{benchmark}_verdict": "" for benchmark in ("op", "locomo")},
+        **{f"{benchmark}_interval_note": "" for benchmark in ("op", "locomo")},
+        "op_users": 2,
+        "locomo_users": 1,
         "op_change": op,
         "op_n": 9,
         "op_n_planned": 13,
@@ -80,7 +87,7 @@ def test_a_missing_cell_is_none_and_says_why() -> None:
     assert list(op.z[0]) == [None, 1.0]
     assert list(locomo.z[0]) == [0.0, None]
     assert list(op.text[0]) == ["n/a", "+1.0"]
-    assert op.customdata[0][0] == "n/a<br>n = 9 of 13<br>nothing scored by both: baiting"
+    assert op.customdata[0][0] == "n/a<br>n = 9 of 13, 2 users<br>nothing scored by both: baiting"
     assert texts(figure).count("n/a") == 2
 
 
@@ -93,8 +100,8 @@ def test_a_configuration_that_is_not_in_the_study_is_missing() -> None:
 
 def test_hover_has_number_unit_n_and_metric() -> None:
     op, locomo = tradeoff_heatmap(pd.DataFrame([cell("reminder", 21.25, -10.0)]), "points").data
-    assert op.customdata[0][0] == "+21.2 (points)<br>n = 9 of 13<br>paired"
-    assert locomo.customdata[0][0] == "−10.0 (points)<br>n = 3 of 4<br>metric: token F1<br>paired"
+    assert op.customdata[0][0] == "+21.2 (points)<br>n = 9 of 13, 2 users<br>paired"
+    assert locomo.customdata[0][0] == "−10.0 (points)<br>n = 3 of 4, 1 user<br>metric: token F1<br>paired"
 
 
 def test_several_models_have_rows_of_their_own() -> None:
@@ -133,25 +140,30 @@ def bar(
         "model": model,
         "memory": memory,
         "mitigation": mitigation,
+        "control": False,
         "op": op,
         "gap_closed": closed,
         "gap_n": 9,
         "gap_reason": reason,
+        **dict.fromkeys(("gap_low", "gap_high", "gap_p_holm", "gap_users"), NAN),
+        "interval_note": "",
         "n_scored": 10,
         "n_planned": 13,
         "missing": "nothing scored: baiting" if math.isnan(op) else "",
     }
 
 
-GAP = pd.DataFrame(
-    [
-        bar("base", "none", 80.0, reason="reference"),
-        bar("rag", "none", 38.75, reason="reference"),
-        bar("rag", "reminder", 58.75, 0.459),
-        bar("rag", "marag", NAN, reason="nothing scored by all three: baiting"),
-        bar("mem0", "none", 85.0, reason="reference"),
-        bar("mem0", "reminder", 86.0, reason="no gap to close: oracle 80.00, memory system 85.00"),
-    ]
+GAP = with_words(
+    pd.DataFrame(
+        [
+            bar("base", "none", 80.0, reason="reference"),
+            bar("rag", "none", 38.75, reason="reference"),
+            bar("rag", "reminder", 58.75, 0.459),
+            bar("rag", "marag", NAN, reason="nothing scored by all three: baiting"),
+            bar("mem0", "none", 85.0, reason="reference"),
+            bar("mem0", "reminder", 86.0, reason="no gap to close: oracle 80.00, memory system 85.00"),
+        ]
+    )
 )
 
 
@@ -175,7 +187,7 @@ def test_oracle_gap_bars_and_line() -> None:
 def test_oracle_gap_hover() -> None:
     by_name = {trace.name: trace for trace in oracle_gap(GAP).data}
     assert list(by_name["Reminder"].customdata) == [
-        "58.8 points, n = 10 of 13<br>gap closed: 46 %, paired n = 9",
+        "58.8 points, n = 10 of 13<br>gap closed: 46 %, paired n = 9<br>closes a part of the gap",
         "86.0 points, n = 10 of 13<br>gap closed: n/a, paired n = 9"
         "<br>no gap to close: oracle 80.00, memory system 85.00",
     ]
@@ -196,7 +208,9 @@ def test_each_model_has_its_own_panel_and_oracle() -> None:
 
 
 def test_published_oracle_gap_draws() -> None:
-    figure = oracle_gap(published.oracle_gap("points"), mark="published")
+    gap = published_gap("points")
+    gpt = gap[gap["model"] == "gpt-4o-mini"]
+    figure = oracle_gap(gpt, mark="published")
     by_name = {trace.name: trace for trace in figure.data}
     assert list(by_name["Few-Shot-CoT"].y) == pytest.approx([57.46, 66.32, 57.76, 56.46])
     assert "n = not told" in by_name["Few-Shot-CoT"].customdata[0]

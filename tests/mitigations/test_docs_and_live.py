@@ -70,7 +70,7 @@ async def test_the_plugin_example_works(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_table_has_every_method() -> None:
-    table = re.findall(r"^\| `([a-z-]+)` \| (none|filter|compression|revision) \|", README, re.MULTILINE)
+    table = re.findall(r"^\| `([a-z-]+)` \| (none|filter|compression|revision|control) \|", README, re.MULTILINE)
     assert dict(table) == {name: get(name).family for name in names()}
     assert [name for name, _ in table] == list(names())
 

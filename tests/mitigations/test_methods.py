@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mitigations import Memory, Reply, context_lines, get, names
+from mitigations.abstain import Abstain
 from tests.mitigations.scripted import ANSWER, KILN, ORIGINAL, STORE, WALNUTS, Model, is_untouched, process
 
 ONE_CALL = (
@@ -48,7 +51,7 @@ async def test_one_call_as_the_paper_has_it(name: str) -> None:
     assert "answer" in real_case.split("</question>")[1]
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "drop-all"])
+@pytest.mark.parametrize("name", names())
 async def test_no_memories_no_call(name: str) -> None:
     model = Model(ANSWER)
     for memories in ((), (Memory("Memories for user Mara:"),), (Memory("  "),)):
@@ -583,8 +586,22 @@ async def test_twice_asks_for_topic_then_need() -> None:
 # --- the controls --------------------------------------------------------------------------------------------------
 
 
-async def test_none_and_drop_all() -> None:
+async def test_none_and_the_controls() -> None:
     model = Model(ANSWER)
     assert context_lines(await get("none").process("When?", STORE, model)) == ORIGINAL
-    empty = await get("drop-all").process("When?", STORE, model)
-    assert (empty.state, empty.lines, empty.called, model.asked) == ("nothing", (), False, [])
+    empty = await get("empty").process("When?", STORE, model)
+    assert (empty.state, empty.lines, empty.called, empty.answer) == ("nothing", (), False, None)
+    answers = {(await get("abstain").process(question, STORE, model)).answer for question in ("When?", "Who am I?")}
+    assert answers == {"I don't have enough information to answer that."}
+    assert model.asked == []
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "abstain"])
+async def test_no_other_method_answers_itself(name: str) -> None:
+    assert (await get(name).process("When?", STORE, Model(ANSWER))).answer is None
+
+
+async def test_the_abstention_belongs_to_the_hash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "abstain.txt").write_text("[answer]\nNo comment.\n", encoding="utf-8")
+    monkeypatch.setattr("mitigations.method.PROMPTS", tmp_path)
+    assert Abstain().prompt_sha256 != get("abstain").prompt_sha256

@@ -29,7 +29,7 @@ def methods(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names() -> None:
     assert names()[:7] == MAIN
     assert set(names()[7:]) == {
-        "drop-all", "reminder-original", "self-critic-original", "few-shot-cot-original", "comorag-invite-none",
+        "empty", "abstain", "reminder-original", "self-critic-original", "few-shot-cot-original", "comorag-invite-none",
         "marag-per-memory", "self-recheck-verdicts", "self-recheck-twice",
     }  # fmt: skip
 
@@ -39,7 +39,7 @@ def test_every_method_meets_the_contract(name: str) -> None:
     method = get(name)
     assert isinstance(method, PostProcessor)
     assert method.name == name
-    assert method.family in ("none", "filter", "compression", "revision")
+    assert method.family in ("none", "filter", "compression", "revision", "control")
     assert method.label
     assert len(method.prompt_sha256) == 64
 
@@ -51,6 +51,15 @@ def test_families_and_calls_of_the_paper() -> None:
         "comorag": "compression", "marag": "compression", "self-recheck": "filter",
     }  # fmt: skip
     assert {name: get(name).calls for name in MAIN} == {name: int(name != "none") for name in MAIN}
+
+
+def test_hashes_that_runs_rest_on() -> None:
+    """Runs are found again by these: a new method, field or base class must leave them as they are."""
+    assert {name: get(name).prompt_sha256[:12] for name in MAIN} == {
+        "none": "cb4c8c16110d", "reminder": "8133024f0a76", "self-critic": "a4bc6c710956",
+        "few-shot-cot": "063db3ac846a", "comorag": "15cfed890308", "marag": "8b23c917adf6",
+        "self-recheck": "2c45c74210ae",
+    }  # fmt: skip
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:

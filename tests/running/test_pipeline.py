@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import mitigations
-from mitigations import Memory
+from mitigations import Line, Memory, Processed
 from opbench.benchmarks import load
 from opbench.errors import ModelError
 from opbench.judges.base import Evidence
@@ -19,7 +20,7 @@ from opbench.memories.none import NoMemory
 from opbench.running.calls import CallStore
 from opbench.running.pipeline import Pipeline, Tools
 from opbench.store.database import Store, open_store
-from opbench.store.reading import run_status
+from opbench.store.reading import read_run, run_status
 from opbench.store.writing import FinishedRecord, create_run, save_records
 from opbench.study import Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Complete, Instance, Score, Session, User
@@ -83,7 +84,7 @@ class Bench:
         self.study = Study(
             models=("m",),
             memories=("base", "fixed"),
-            mitigations=("none", "reminder", "self-critic", "reminder-original"),
+            mitigations=("none", "reminder", "self-critic", "reminder-original", "empty", "abstain"),
             **study,
         )
         self.corpus = load("sample")
@@ -259,6 +260,69 @@ async def test_an_original_variant_adds_its_note_to_the_prompt(store: Store) -> 
     plain, noted = (request.messages[-1].content for request in model.requests)
     assert noted.startswith(plain)
     assert len(noted) > len(plain)
+
+
+async def test_an_empty_memory_is_bases_own_call(store: Store) -> None:
+    bench = Bench(store, model := Model())
+    base = await bench.run("base", "none")
+    empty = await bench.run("fixed", "empty")
+    assert len(model.requests) == 1, "never paid twice"
+    assert (empty.values["state"], empty.values["context"]) == ("nothing", [])
+    assert empty.values["response"] == base.values["response"]
+    assert (empty.values["response_reused"], empty.values["retrieval_reused"]) == (True, False)
+    assert "post_ms" not in empty.values, "it asks nobody"
+    assert [use.key for use in empty.uses if use.stage == "response"] == [base.uses[0].key]
+
+
+async def test_an_abstention_asks_no_model_and_is_judged_like_any_other(store: Store) -> None:
+    bench = Bench(store, model := Model())
+    record = await bench.run("fixed", "abstain")
+    assert model.requests == []
+    values = record.values
+    assert (values["status"], values["response"]) == ("done", "I don't have enough information to answer that.")
+    assert (values["finish_reason"], values["concurrency"]) == (None, None)
+    assert not {"response_ms", "response_reused", "post_ms"} & set(values), "these stages didn't happen"
+    assert values["retrieval_ms"] >= 0
+    assert (values["response_prompt_tokens"], values["response_completion_tokens"], values["cost_usd"]) == (0, 0, 0)
+    assert [score.value for score in record.scores] == [0.47]  # 47 signs, by the length judge
+    save_records(store, "r", [record, await bench.run("base", "none")])
+    data = read_run(store, "r")
+    stored: Any = data.records.set_index("mitigation")
+    assert pd.isna(stored.loc["abstain", "response_ms"])
+    assert stored.loc["abstain", "response_prompt_tokens"] == 0
+
+
+class Answers:
+    """A plugin's method that answers itself."""
+
+    name, label, family, revises, calls, prompt_sha256 = "answers", "Answers", "filter", False, 1, "x"
+
+    def __init__(self, state: Any, answer: str) -> None:
+        self.state, self.answer = state, answer
+
+    async def process(self, question: str, memories: Any, ask: Any, search: Any = None) -> Processed:
+        await ask([("user", "hm?")])
+        lines = tuple(Line(memory.text, memory.date) for memory in memories)
+        return Processed(self.state, lines, tuple(memories), called=True, answer=self.answer)
+
+
+async def test_the_calls_of_a_method_that_answers_itself_are_its_own_stage(store: Store) -> None:
+    bench = Bench(store, model := Model())
+    bench.pipeline.tools.mitigations["reminder"] = Answers("kept", "Mine.")  # type: ignore[assignment]
+    record = await bench.run("fixed", "reminder")
+    assert (len(model.requests), record.values["response"]) == (1, "Mine.")
+    assert (record.values["post_prompt_tokens"], record.values["response_prompt_tokens"]) == (50, 0)
+    assert record.values["cost_usd"] == pytest.approx(0.05)
+
+
+async def test_a_failed_method_has_no_answer_and_a_blank_one_is_an_error(store: Store) -> None:
+    bench = Bench(store, Model())
+    bench.pipeline.tools.mitigations["reminder"] = Answers("failed", "Mine.")  # type: ignore[assignment]
+    assert (await bench.run("fixed", "reminder")).values["response"] == "An answer."
+    bench.pipeline.tools.mitigations["reminder"] = Answers("kept", " ")  # type: ignore[assignment]
+    blank = (await bench.run("fixed", "reminder")).values
+    assert (blank["status"], blank["error_kind"]) == ("error", "empty")
+    assert blank["error"] == "the post-processor answers answered nothing."
 
 
 async def test_braces_and_prompts_in_memories_stay_text(store: Store) -> None:

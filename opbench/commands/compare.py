@@ -1,0 +1,101 @@
+"""`opbench compare`: what changed from one configuration to another, of one run or of two."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from opbench.analysis.aggregate import RULES, Rule
+from opbench.analysis.differences import Side, largest, op_average_change, pair, pairs, repetition_pairs, summary
+from opbench.analysis.grids import configuration_keys
+from opbench.analysis.unlike import doubts, unlike
+from opbench.commands.instances import one_of
+from opbench.commands.options import print_json, print_table, rows_of, the_store
+from opbench.errors import UsageError
+from opbench.sharing.visible import one_line
+from opbench.store.database import Store
+from opbench.store.reading import find_run, read_run
+
+
+def add(app: typer.Typer) -> None:
+    app.command("compare")(compare_command)
+
+
+def compare_command(
+    first: Annotated[str, typer.Argument(metavar="A", help="RUN, or RUN:MODEL/MEMORY/MITIGATION (MODEL/ may go).")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same; :MEMORY/MITIGATION is of A's run.")],
+    rule: Annotated[Rule, typer.Option("--aggregate", help="Rule of the OP average.")] = RULES[0],
+    first_only: Annotated[bool, typer.Option("--first-only", help="First speakers only.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Largest changes of each direction to print.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What changed from A to B: better, worse, equal, by how much, and what differs between their studies."""
+    store = the_store()
+    before = _side(store, first, None)
+    after = _side(store, second, before)
+    found = pair(before, after, first_only)
+    average, table, frame = op_average_change(found, rule), summary(found), pairs(found)
+    better, worse = largest(frame, top)
+    interval = average.interval()
+    if as_json:
+        print_json(
+            {
+                "before": {"run": before.data.run_id, "configuration": before.label},
+                "after": {"run": after.data.run_id, "configuration": after.label},
+                "doubts": doubts(before, after),
+                "remarks": found.remarks,
+                "only_before": found.only_before,
+                "only_after": found.only_after,
+                "first_only": first_only,
+                "rule": rule,
+                "locomo_metric": found.metric,
+                "op_change": _finite(average.points),
+                "op_low": _finite(interval.low),
+                "op_high": _finite(interval.high),
+                "op_n_paired": average.n,
+                "op_note": average.note,
+                "summary": rows_of(table),
+                "better": rows_of(better),
+                "worse": rows_of(worse),
+                "repetition": rows_of(repetition_pairs(found)),
+                "differs": rows_of(unlike(before, after)),
+            }
+        )
+        return
+    notes = [*doubts(before, after), *found.remarks]
+    notes.append(f"OP-Bench average ({rule}): {_signed(average.points, average.note)}.")
+    if found.only_before or found.only_after:
+        notes.append(f"Not compared: {found.only_before:,} instances only in A, {found.only_after:,} only in B.")
+    columns = {"subtype": "subtype", "before": "A", "after": "B", "change": "change", "low": "low", "high": "high"}
+    columns |= {name: name for name in ("better", "worse", "equal")}
+    columns |= {"n_paired": "n", "n_planned": "of", "unit": "unit"}
+    title = f"A {before.data.run_id} {before.label}\nB {after.data.run_id} {after.label}"
+    print_table(table, {"benchmark": ""} | columns, title=title, notes=notes)
+    for what, rows in (("better", better), ("worse", worse)):
+        if len(rows):
+            heads = {"instance": "instance", "before": "A", "after": "B", "change": "change"}
+            print_table(rows, heads, title=f"Got {what} by most")
+    differs = unlike(before, after)
+    if len(differs):
+        print_table(differs.map(lambda text: one_line(text, 60)), {"what": "differs", "before": "A", "after": "B"})
+
+
+def _side(store: Store, told: str, other: Side | None) -> Side:
+    """`RUN`, `RUN:MEMORY/MITIGATION` or `RUN:MODEL/MEMORY/MITIGATION`; nothing before the colon is `other`'s run."""
+    run, _, configuration = told.partition(":")
+    data = read_run(store, find_run(store, run or None)) if run or other is None else other.data
+    parts: list[str | None] = [*configuration.rsplit("/", 2)] if configuration else []
+    if len(parts) == 1:
+        raise UsageError(f"'{told}': write a configuration as MEMORY/MITIGATION or MODEL/MEMORY/MITIGATION.")
+    wanted = [*(None for _ in range(3 - len(parts))), *parts]
+    return Side(data, one_of(configuration_keys(data), wanted, f"Write one as {data.run_id}:MODEL/MEMORY/MITIGATION"))
+
+
+def _finite(value: float) -> float | None:
+    return None if pd.isna(value) else value
+
+
+def _signed(value: float, note: str) -> str:
+    return f"missing, {note}" if pd.isna(value) else f"{value:+.2f} points, {note}"

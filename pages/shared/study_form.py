@@ -1,0 +1,358 @@
+"""The form of a study: grouped, kept in the link, and read as a `Study`. What isn't of the study isn't in the link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+import mitigations
+from opbench.benchmarks import exclusions, load
+from opbench.figures import theme
+from opbench.memories import memory_names
+from opbench.models import Registry
+from opbench.plugins import plugin_files, plugin_folder
+from opbench.running.launch import plugin_methods
+from opbench.study import Study, make_study
+from opbench.types import LOCOMO_CATEGORIES, OP_CATEGORIES, OP_SUBTYPES, Corpus
+from pages.shared import link, parts
+
+EMBEDDED = "smollm2-135m"
+DEFAULT_CONCURRENCY = 4
+_DATA = {"auto": "benchmark data", "sample": "bundled sample"}
+_BENCHMARKS = {"op": "OP-Bench", "locomo": "LoCoMo"}
+_CATEGORIES = {name: name.capitalize() for name in dict.fromkeys(OP_CATEGORIES.values())}
+_LOCOMO = tuple(LOCOMO_CATEGORIES.values())
+_DEFAULTS: dict[str, list[str]] = {
+    "models": [EMBEDDED],
+    "memories": ["base", "rag"],
+    "mitigations": ["none", "reminder"],
+    "benchmarks": list(_BENCHMARKS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the form says: the study, and how it is to be run."""
+
+    study: Study
+    plugins: tuple[Path, ...]
+    concurrency: int
+    budget_usd: float | None
+
+
+def ask(registry: Registry, editor: bool) -> Form:
+    """Draw the form. Who is no editor can't change it, and no plugin is loaded for them.
+
+    Raises:
+        UsageError, DataError: what is chosen makes no study, or the data can't be read.
+    """
+    off = {"disabled": not editor}
+    first, second = st.columns(2, gap="medium")
+    with first.container(border=True, height="stretch"):
+        st.subheader("What is compared", anchor=False)
+        fields, plugins, judges = _ask_for_grid(registry, off)
+    with second.container(border=True, height="stretch"):
+        st.subheader("On which questions", anchor=False)
+        fields |= _ask_for_slice(off)
+    third, fourth, fifth = st.columns(3, gap="medium")
+    with third.expander("Judge", icon=":material/gavel:"):
+        fields |= _ask_for_judge(registry, judges, off)
+    with fourth.expander("Retrieval and decoding", icon=":material/tune:"):
+        fields |= _ask_for_decoding(registry, off)
+    with fifth.expander("Speed, budget, name", icon=":material/speed:"):
+        further, concurrency, budget = _ask_for_limits(off)
+    chosen = {name: value for name, value in (fields | further).items() if value is not None}
+    return Form(make_study(chosen, where="this form"), plugins, concurrency, budget)
+
+
+def fill(study: Study, plugins: Iterable[str]) -> None:
+    """Let the form describe this study, as far as what it names is here: for a button's callback."""
+    state = st.session_state
+    values = study.model_dump(mode="json")
+    for name in ("models", "memories", "mitigations", "benchmarks", "users", "exclude", "seed", "k", "max_tokens"):
+        state[name] = values[name]
+    for name in ("temperature", "judge", "judge_pack", "embedder", "data", "adversarial", "latency_probe", "name"):
+        state[name] = values[name]
+    state["plugins"] = [file.name for file in plugin_files() if file.name in set(plugins)]
+    state["categories"] = []
+    state["subtypes"] = _unless_all([name for name in study.subtypes if name in OP_SUBTYPES], OP_SUBTYPES)
+    state["locomo-categories"] = _unless_all([name for name in study.subtypes if name in _LOCOMO], _LOCOMO)
+    state["everything"] = study.limit is None
+    if study.limit is not None:
+        state["limit"] = study.limit
+
+
+def chosen_subtypes(
+    benchmarks: list[str], categories: list[str], subtypes: list[str], locomo: list[str], adversarial: bool
+) -> tuple[str, ...]:
+    """The study's `subtypes` of two filters, of which either, left empty, means all of its benchmark."""
+    of_op = [name for name in OP_SUBTYPES if not categories or OP_CATEGORIES[name] in categories]
+    op = [name for name in of_op if not subtypes or name in subtypes]
+    asked = [name for name in _LOCOMO if adversarial or name != "adversarial" or name in locomo]
+    of_locomo = [name for name in asked if not locomo or name in locomo]
+    # A filter that leaves nothing out is the study without it.
+    whole = {"op": op == list(OP_SUBTYPES), "locomo": not locomo or of_locomo == asked}
+    if all(whole[name] for name in benchmarks):
+        return ()
+    return (*(op if "op" in benchmarks else ()), *(of_locomo if "locomo" in benchmarks else ()))
+
+
+def _ask_for_grid(registry: Registry, off: dict[str, Any]) -> tuple[dict[str, Any], tuple[Path, ...], dict[str, str]]:
+    """The grid's fields, the plugin files, and the judges that these bring."""
+    grid = st.container()
+    plugins = _ask_for_plugins(off)
+    brought = _methods(tuple((str(file), file.stat().st_mtime) for file in plugins))
+    methods = {name: mitigations.get(name).label for name in mitigations.names()} | brought["mitigations"]
+    memories = {name: theme.NAMES.get(name, name) for name in (*memory_names(), *brought["memories"])}
+    labels = {name: spec.label for name, spec in registry.models.items()}
+    with grid:
+        fields: dict[str, Any] = {
+            "models": _several(
+                "Models", labels, "models", help="From models.toml and your own models.local.toml.", **off
+            ),
+            "memories": _several(
+                "Memory systems",
+                memories,
+                "memories",
+                help="BASE has no memory: it is the oracle, and takes no post-processor.",
+                **off,
+            ),
+            "mitigations": _several(
+                "Post-processors",
+                methods,
+                "mitigations",
+                help="Changes are measured against “no post-processor” of the same memory system: keep it in.",
+                **off,
+            ),
+        }
+    return fields, plugins, brought["judges"]
+
+
+def _ask_for_plugins(off: dict[str, Any]) -> tuple[Path, ...]:
+    """Files of the user's own folder, by name. A file is never taken from the browser."""
+    files = {file.name: file for file in plugin_files()}
+    if not files:
+        link.check("plugins", ())
+        st.caption(f"Methods of your own: put a plugin file into {parts.plain(str(plugin_folder()))}.")
+        return ()
+    names = link.some_of(
+        "Plugin files",
+        list(files),
+        "plugins",
+        placeholder="none",
+        help=f"Python files in {parts.plain(str(plugin_folder()))}, with methods of your own. A chosen file is run.",
+        **off,
+    )
+    return () if off["disabled"] else tuple(files[name] for name in names)
+
+
+@st.cache_data(max_entries=16, show_spinner="Looking at the plugins…")
+def _methods(files: tuple[tuple[str, float], ...]) -> dict[str, dict[str, str]]:
+    """What plugin files bring; `files` are paths with the times of their last change."""
+    return plugin_methods([Path(file) for file, _ in files])
+
+
+def _ask_for_slice(off: dict[str, Any]) -> dict[str, Any]:
+    data = link.one_of("Data", list(_DATA), "data", kind="segmented", names=_DATA, **off)
+    corpus = load("sample" if data == "sample" else None)
+    _say_what_data(corpus, data)
+    link.check("benchmarks", list(_BENCHMARKS), _BENCHMARKS)
+    benchmarks = st.pills(
+        "Benchmarks",
+        list(_BENCHMARKS),
+        selection_mode="multi",
+        default=_DEFAULTS["benchmarks"],
+        format_func=_BENCHMARKS.__getitem__,
+        key="benchmarks",
+        bind="query-params",
+        help="A trade-off needs both.",
+        **off,
+    )
+    everything = link.switch("All instances", "everything", **off)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        limit = link.number(
+            "Instances a benchmark",
+            1,
+            100_000,
+            12,
+            "limit",
+            width=170,
+            help="Spread evenly over users and subtypes.",
+            disabled=everything or off["disabled"],
+        )
+        seed = link.number(
+            "Seed",
+            0,
+            2**31 - 1,
+            0,
+            "seed",
+            width=110,
+            help="Which instances these are.",
+            disabled=everything or off["disabled"],
+        )
+    with st.expander("Only some categories or users", icon=":material/filter_list:"):
+        narrowed = _ask_for_parts(corpus, benchmarks, off)
+    return {
+        "data": data,
+        "benchmarks": benchmarks,
+        "limit": None if everything else limit,
+        "seed": 0 if everything else seed,
+        **narrowed,
+    }
+
+
+def _ask_for_parts(corpus: Corpus, benchmarks: list[str], off: dict[str, Any]) -> dict[str, Any]:
+    link.check("categories", list(_CATEGORIES), _CATEGORIES)
+    categories = st.pills(
+        "OP-Bench categories",
+        list(_CATEGORIES),
+        selection_mode="multi",
+        format_func=_CATEGORIES.__getitem__,
+        key="categories",
+        bind="query-params",
+        help="None chosen means all.",
+        **off,
+    )
+    offered = [name for name in OP_SUBTYPES if not categories or OP_CATEGORIES[name] in categories]
+    subtypes = _several("OP-Bench subtypes", {name: theme.NAMES[name] for name in offered}, "subtypes", "all", **off)
+    locomo = _several("LoCoMo categories", {name: name for name in _LOCOMO}, "locomo-categories", "all", **off)
+    adversarial = link.switch(
+        "LoCoMo's adversarial questions", "adversarial", help="The usual protocol leaves them out.", **off
+    )
+    users = _several("Users", {name: name for name in corpus.users}, "users", "all", **off)
+    lists = exclusions.lists()
+    excluded = _several(
+        "Leave out",
+        {name: name for name in lists},
+        "exclude",
+        "nothing",
+        help="Named lists of questions, e.g. those whose gold answer is known to be wrong (see Data).",
+        **off,
+    )
+    return {
+        "subtypes": chosen_subtypes(benchmarks, categories, subtypes, locomo, adversarial),
+        "adversarial": adversarial,
+        "users": users,
+        "exclude": excluded,
+    }
+
+
+def _ask_for_judge(registry: Registry, brought: Mapping[str, str], off: dict[str, Any]) -> dict[str, Any]:
+    judges = {"offline": "offline", **brought, **{name: spec.label for name, spec in registry.models.items()}}
+    judge = link.one_of(
+        "Judge",
+        list(judges),
+        "judge",
+        names=_distinct(judges),
+        help="The paper's judge is GPT-4o-mini. The offline judge needs no LLM.",
+        **off,
+    )
+    if judge == "offline":
+        st.caption("Rules over the wording, no LLM: not comparable with the paper.")
+    return {
+        "judge": judge,
+        "judge_pack": link.one_of(
+            "Judge prompts",
+            ["auto", "own", "official"],
+            "judge_pack",
+            kind="segmented",
+            help="official: those of the public repository, where fetched; own: this project's; auto: official where "
+            "present.",
+            **off,
+        ),
+    }
+
+
+def _ask_for_decoding(registry: Registry, off: dict[str, Any]) -> dict[str, Any]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        return {
+            "embedder": link.one_of(
+                "Embedder",
+                list(registry.embedders),
+                "embedder",
+                width=220,
+                help="Of RAG's retrieval and of the repetition score.",
+                **off,
+            ),
+            "k": link.number("Memories a query", 1, 100, 5, "k", width=150, **off),
+            "temperature": link.decimal("Temperature", 0.0, 2.0, 0.0, 0.1, "temperature", width=140, **off),
+            "max_tokens": link.number(
+                "Longest response, tokens", 1, 100_000, 512, "max_tokens", width=190, help="The paper's: 512.", **off
+            ),
+        }
+
+
+def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, float | None]:
+    """The name and whether latencies are probed; then the concurrency and the budget, which are no part of a study."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        concurrency = st.number_input(
+            "Records at a time",
+            1,
+            256,
+            DEFAULT_CONCURRENCY,
+            key="concurrency",
+            width=150,
+            persist_state="session",
+            help="Latencies are marked with it.",
+            **off,
+        )
+        budget = st.number_input(
+            "Budget, $",
+            min_value=0.01,
+            value=None,
+            step=1.0,
+            format="%.2f",
+            placeholder="no limit",
+            key="budget",
+            width=150,
+            persist_state="session",
+            help="By the registry's list prices. Nothing is begun once the run has cost as much; what is under way "
+            "then is finished.",
+            **off,
+        )
+    fields = {
+        "latency_probe": link.switch(
+            "Latency probe", "latency_probe", help="One record at a time and no reuse of calls.", **off
+        ),
+        "name": link.text("Name of the study", "name", placeholder="for people only", **off),
+    }
+    return fields, int(concurrency), budget
+
+
+def _several(
+    label: str, options: Mapping[str, str], key: str, placeholder: str = "Choose options", **more: Any
+) -> list[str]:
+    return link.some_of(
+        label,
+        list(options),
+        key,
+        names=_distinct(options),
+        default=[name for name in _DEFAULTS.get(key, []) if name in options],
+        placeholder=placeholder,
+        **more,
+    )
+
+
+def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels, with the name where two are the same: the link carries them."""
+    written = list(labels.values())
+    return {name: label if written.count(label) == 1 else f"{label} ({name})" for name, label in labels.items()}
+
+
+def _unless_all(chosen: list[str], options: tuple[str, ...]) -> list[str]:
+    return [] if set(chosen) == set(options) else chosen
+
+
+def _say_what_data(corpus: Corpus, chosen: str) -> None:
+    counts = (
+        f"{len(corpus.op):,} OP-Bench instances and {len(corpus.locomo):,} LoCoMo questions of "
+        f"{len(corpus.users):,} users."
+    )
+    if chosen == "auto" and corpus.source == "sample":
+        st.caption(f"No benchmark data here, so this is the bundled sample: {counts} `opbench data fetch` gets it.")
+    else:
+        st.caption(counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -15,8 +15,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from opbench.benchmarks import exclusions
 from opbench.settings import settings
 from opbench.store.database import Store, open_store
+from opbench.store.rundata import RunData
+
+Exclude = Annotated[str | None, typer.Option(help="Leave out lists of instances, a,b: see 'opbench data exclusions'.")]
 
 #: Characters of the widest table that is printed in one piece.
 _WIDEST = 1000
@@ -25,6 +29,15 @@ _WIDEST = 1000
 def words(value: str | None) -> tuple[str, ...] | None:
     """`a,b` as ("a", "b"); None when the flag wasn't given."""
     return None if value is None else tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def leave_out(data: RunData, names: Sequence[str]) -> RunData:
+    """The run without the instances of the named lists.
+
+    Raises:
+        UsageError, DataError: no such list, or one that can't be left out.
+    """
+    return data.without({identity for name in names for identity in exclusions.get(name).reasons}) if names else data
 
 
 def the_store() -> Store:

@@ -16,12 +16,13 @@ from opbench.analysis.locomo import METRICS, locomo_table
 from opbench.analysis.op import op_table
 from opbench.analysis.prices import with_prices
 from opbench.analysis.tradeoff import UNITS, tradeoff
-from opbench.commands.options import print_json, print_table, rows_of, the_store
+from opbench.commands.options import Exclude, leave_out, print_json, print_table, rows_of, the_store, words
 from opbench.errors import UsageError
 from opbench.figures.answers import answers, gap_answers
+from opbench.sharing.tables import csv_bytes
 from opbench.store.reading import find_run, read_run
 from opbench.store.rundata import RunData
-from opbench.types import OP_SUBTYPES
+from opbench.types import OP_SUBTYPES, Benchmark
 
 
 class TableKind(StrEnum):
@@ -129,6 +130,7 @@ _COLUMNS = {
 }
 
 
+BENCHMARKS: tuple[Benchmark, ...] = ("op", "locomo")
 _BY_RULE = (TableKind.op, TableKind.tradeoff, TableKind.gap)
 
 
@@ -145,13 +147,17 @@ def table_command(
     kind: Annotated[str, typer.Option(help=f"Trade-off: changes in {' or '.join(UNITS)}.")] = "points",
     subtype: Annotated[str | None, typer.Option(help="Gap: of one subtype instead of the average.")] = None,
     fresh_only: Annotated[bool, typer.Option("--fresh-only", help="Latency: leave out reused calls.")] = False,
+    benchmark: Annotated[str | None, typer.Option(help="Latency and cost: op or locomo; default: both.")] = None,
+    exclude: Exclude = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """A run's results: scores in points (0 to 100), times in milliseconds."""
     rule = _rule(aggregate)
     store = the_store()
-    data = read_run(store, find_run(store, run))
+    without = words(exclude) or ()
+    data = leave_out(read_run(store, find_run(store, run)), without)
+    part = _benchmark(benchmark)
     if metric is not None and metric not in METRICS:
         raise UsageError(f"no metric '{metric}'. There are: {', '.join(METRICS)}.")
     in_unit = _kind(kind)
@@ -163,15 +169,16 @@ def table_command(
     elif of is TableKind.gap:
         frame = gap_table(data, rule, first_only, subtype)
     else:
-        frame = _frame(data, of, rule, metric, first_only, fresh_only)
+        frame = _frame(data, of, rule, metric, first_only, fresh_only, part)
     if as_csv:
         # What the notes say must not be lost where a file goes on alone.
         marked = frame.assign(run=data.run_id, judge=data.study.judge).assign(
             comparable=data.comparable, recorded=data.recorded
         )
-        typer.echo(marked.to_csv(index=False), nl=False)
+        typer.echo(csv_bytes(marked).decode(), nl=False)
         return
     notes = [*_notes(data, of, rule, first_only), *_answers(frame, of)]
+    notes += [f"Left out: {', '.join(without)}."] if without else []
     if as_json:
         print_json(
             {
@@ -179,6 +186,7 @@ def table_command(
                 "of": of.value,
                 "rule": rule if of in _BY_RULE else None,
                 "first_only": first_only,
+                "exclude": without,
                 "judge": data.study.judge,
                 "comparable": data.comparable,
                 "recorded": data.recorded,
@@ -188,6 +196,15 @@ def table_command(
         )
         return
     print_table(frame, _COLUMNS[of], title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
+
+
+def _benchmark(name: str | None) -> Benchmark | None:
+    if name is None:
+        return None
+    for benchmark in BENCHMARKS:
+        if name == benchmark:
+            return benchmark
+    raise UsageError(f"no benchmark '{name}'. There are: op, locomo.")
 
 
 def _kind(name: str) -> Kind:
@@ -216,15 +233,21 @@ def _rule(name: str) -> Rule:
 
 
 def _frame(
-    data: RunData, of: TableKind, rule: Rule, metric: str | None, first_only: bool, fresh_only: bool
+    data: RunData,
+    of: TableKind,
+    rule: Rule,
+    metric: str | None,
+    first_only: bool,
+    fresh_only: bool,
+    benchmark: Benchmark | None,
 ) -> pd.DataFrame:
     if of is TableKind.op:
         return op_table(data, rule, first_only)
     if of is TableKind.locomo:
         return locomo_table(data, metric, first_only)
     if of is TableKind.latency:
-        return latency(data, fresh_only)
-    return spending(data)
+        return latency(data, fresh_only, benchmark)
+    return spending(data, benchmark)
 
 
 def _notes(data: RunData, of: TableKind, rule: Rule, first_only: bool) -> list[str]:

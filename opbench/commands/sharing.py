@@ -11,7 +11,7 @@ import typer
 
 from opbench.analysis.aggregate import RULES, Rule
 from opbench.analysis.locomo import headline_metric
-from opbench.commands.options import the_store, words
+from opbench.commands.options import Exclude, leave_out, the_store, words
 from opbench.errors import DataError, UsageError
 from opbench.sharing.html import view_html
 from opbench.sharing.naming import file_stem
@@ -104,6 +104,7 @@ def report_command(
     file: Annotated[Path, typer.Argument(help="The HTML file to write.")],
     rule: Annotated[str, typer.Option(help=f"Rule of the OP average: {', '.join(RULES)}.")] = RULES[0],
     first_only: Annotated[bool, typer.Option("--first-only", help="First speakers only, as the paper's BASE.")] = False,
+    exclude: Exclude = None,
     with_texts: Annotated[
         bool, typer.Option("--with-texts", help="Add every question and response; they may not be passed on freely.")
     ] = False,
@@ -114,7 +115,9 @@ def report_command(
     if with_texts and data.text_left_out:
         raise UsageError(f"run {data.run_id} came without texts: leave --with-texts out.")
     texts = _answers(store, data) if with_texts else None
-    sheet = report_sheet(data, _rule(rule), first_only, texts)
+    without = words(exclude) or ()
+    sheet = report_sheet(leave_out(data, without), _rule(rule), first_only, texts)
+    sheet.marks += [f"without {name}" for name in without]
     _write(file, view_html(sheet, with_texts=with_texts).encode())
     typer.echo(str(file))
 

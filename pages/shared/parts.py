@@ -21,7 +21,7 @@ from opbench.sharing.tables import csv_bytes, no_formulas
 from opbench.sharing.visible import visible
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
-from pages.shared import collecting, link
+from pages.shared import collecting, link, results
 
 PAPER = "OP-Bench, arXiv 2601.13722"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@^=])")
@@ -158,7 +158,7 @@ def published_marks() -> None:
 
 def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
     """Where a run's numbers come from, how far it is, and what they may be compared with."""
-    facts += tuple(remarks(data.provenance))
+    facts += (*remarks(data.provenance), *(f"without {name}" for name in results.left_out()))
     collecting.sheet().marks += [
         f"run {status.run_id}",
         "recorded" if status.recorded else "measured",
@@ -213,6 +213,7 @@ def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
         "embedder": data.study.embedder,
         "data": str(known.get("data_source", "")),
         **{f"sha256 of {name}": digest for name, digest in dict(known.get("data", {})).items()},
+        "left out of averages": ", ".join(results.left_out()) or "nothing",
         "commit": str(known.get("git_commit", "")),
         "concurrency": _values(data.records_with("concurrency")["concurrency"]),
         "texts": "left out" if data.text_left_out else "in the store",

@@ -13,6 +13,7 @@ from opbench.analysis import op
 from opbench.analysis import tradeoff as tradeoffs
 from opbench.analysis.aggregate import Rule
 from opbench.analysis.compare import Kind
+from opbench.benchmarks import exclusions
 from opbench.errors import DataError, StoreError
 from opbench.settings import ROOT, settings
 from opbench.store import bundle, reading
@@ -25,6 +26,9 @@ DEMO = ROOT / "results" / "demo"
 #: How old what is shown of a run at work may be: seconds, and seconds for every thousand planned records, so that a
 #: large run isn't read over and over while it is written.
 _FRESH_FOR, _FRESH_FOR_THOUSAND = 5, 0.5
+
+#: Key, in the session and the link, of the exclusion lists that are left out.
+WITHOUT = "without"
 
 Stamp = tuple[int | str, ...]
 """Changes when there is something new to read of a run."""
@@ -81,16 +85,31 @@ def forget() -> None:
     status.clear()
 
 
+def left_out() -> tuple[str, ...]:
+    """The names of the exclusion lists that the sidebar leaves out of all averages."""
+    return tuple(st.session_state.get(WITHOUT) or ())
+
+
 def stamp(status: RunStatus) -> Stamp:
-    """What a run's numbers are kept under: the time, in steps, while it is worked on, and then what there is of it."""
+    """What a run's numbers are kept under: the time, in steps, while it is worked on, and then what there is of it;
+    and what is left out of them."""
+    lists = tuple(f"{WITHOUT} {name}" for name in left_out())
     if status.working:
-        return "at work", int(time.time() // (_FRESH_FOR + _FRESH_FOR_THOUSAND * status.planned / 1000))
-    return status.done, status.errors, status.unscored, status.retriable, status.bundle_sha256
+        return "at work", int(time.time() // (_FRESH_FOR + _FRESH_FOR_THOUSAND * status.planned / 1000)), *lists
+    return status.done, status.errors, status.unscored, status.retriable, status.bundle_sha256, *lists
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the run…")
 def run_data(run_id: str, seen: Stamp) -> RunData:
-    """A run as of `seen`, shared by all visitors: read-only, each frame read from the store when it is first used."""
+    """A run as of `seen`, shared by all visitors: read-only, each frame read from the store when it is first used.
+
+    Raises:
+        UsageError: a list to leave out holds what can't be.
+    """
+    names = [str(part).removeprefix(f"{WITHOUT} ") for part in seen if str(part).startswith(f"{WITHOUT} ")]
+    if names:
+        everything = run_data(run_id, seen[: -len(names)])
+        return everything.without({identity for name in names for identity in exclusions.get(name).reasons})
     return reading.read_run(opened().store, run_id)
 
 

@@ -9,6 +9,7 @@ import streamlit as st
 
 from opbench import __version__
 from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
+from opbench.benchmarks import exclusions
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunRow, RunStatus, find_run
 from pages.shared import access, collecting, link, results, share
@@ -100,6 +101,14 @@ def _draw_sidebar() -> None:
             "First speakers only",
             _FIRST,
             help="The public evaluator scores the first speaker of each conversation only: 859 of the 1,700 instances.",
+        )
+        link.some_of(
+            "Leave out",
+            list(exclusions.lists()),
+            results.WITHOUT,
+            placeholder="nothing",
+            help="Named lists of instances, such as LoCoMo questions whose gold answer is wrong (Data page): neither "
+            "planned nor scored in what is measured. Published figures stay as they are.",
         )
         access.show_who()
     _write_link(None if chosen == PUBLISHED else chosen)

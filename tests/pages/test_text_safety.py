@@ -129,4 +129,4 @@ def test_an_address_is_no_link_and_nothing_hides() -> None:
     assert parts.plain("at http://a.example or a@b.example") == (
         "at http\\:\u2060//a\\.example or a\\@\u2060b\\.example"
     )
-    assert parts.plain("\x1b[31m\u202ex") == "␛\\[31m⟨RLO⟩x"
+    assert parts.plain("\x1b[31m\u202ex") == "⟨ESC⟩\\[31m⟨RLO⟩x"

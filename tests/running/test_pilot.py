@@ -24,7 +24,7 @@ from tests.running.study import PLANNED, STUDY, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 USER = User("c", "Ana", "Ben", True)
-INSTANCES = [Instance(f"{name}/{n}", name, USER, "fact", "?") for name in ("op", "locomo") for n in range(5)]  # type: ignore[arg-type]
+INSTANCES = [Instance(f"{name}/{n}", name, USER, "fact", "?") for name in ("op", "locomo") for n in range(5)]
 CONFIGURATIONS = [Configuration("m", "rag", name) for name in ("none", "reminder", "marag")]
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from opbench.benchmarks import exclusions
 from opbench.settings import settings
-from opbench.store.database import Store, open_store
+from opbench.store.database import PATIENCE_S, Store, open_store
 from opbench.store.rundata import RunData
 
 Exclude = Annotated[str | None, typer.Option(help="Leave out lists of instances, a,b: see 'opbench data exclusions'.")]
@@ -40,8 +40,8 @@ def leave_out(data: RunData, names: Sequence[str]) -> RunData:
     return data.without({identity for name in names for identity in exclusions.get(name).reasons}) if names else data
 
 
-def the_store() -> Store:
-    return open_store(settings().store_url)
+def the_store(*, patience_s: float = PATIENCE_S) -> Store:
+    return open_store(settings().store_url, patience_s=patience_s)
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from opbench.running.engine import Progress
 from opbench.running.prepare import Prepared, prepare
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
-from opbench.store.database import Store
+from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
 from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
 from opbench.store.writing import set_request
 from opbench.study import Study, make_study, read_study
@@ -93,7 +93,7 @@ def run_command(
         "latency_probe": latency_probe or None,
     }
     study = _study(study_file, {key: value for key, value in given.items() if value is not None})
-    store = the_store()
+    store = the_store(patience_s=PATIENCE_OF_A_RUN_S)
     prepared = prepare(study)
     if dry_run:
         _print_quote(store, prepared, concurrency, as_json)

@@ -70,9 +70,9 @@ def drop_ranking(frame: pd.DataFrame, rule: str, mark: str = "", title: str = "D
 
 
 def moved(places: int) -> str:
-    """Places up or down, e.g. `▲ 2`, `▼ 1`, `=`."""
+    """Places up or down, e.g. `▲ 2`, `▼ 1`, `same`."""
     if not places:
-        return "="
+        return "same"
     return f"▲ {places}" if places > 0 else f"▼ {-places}"
 
 

@@ -1,17 +1,19 @@
-"""Reading a bundle into the store: looked through first, then written whole or not at all, with bounded memory."""
+"""Reading a bundle into the store: looked through first, then written whole or not at all, with bounded memory, and
+beside runs at work, which get their turn between its rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, delete, select, tuple_
+from sqlalchemy import Connection, select, tuple_
 from sqlalchemy.exc import DataError as DatabaseDataError
 from sqlalchemy.exc import IntegrityError
 
@@ -19,6 +21,7 @@ from opbench.errors import DataError, StoreError
 from opbench.store import schema as s
 from opbench.store.archive import LIMITS, Archive, Limits, open_archive, parse
 from opbench.store.database import Store
+from opbench.store.incoming import Incoming, coming_in
 from opbench.store.rows import checked
 from opbench.study import Study
 
@@ -66,8 +69,8 @@ def import_run(store: Store, file: Path | BinaryIO, *, label: str = "", limits: 
             return str(run["id"])
         _look_through(archive, manifest)
         try:
-            with store.begin() as connection:
-                _Import(connection, archive, manifest, str(run["id"])).write(run)
+            with coming_in(store, run) as incoming:
+                _Import(incoming, archive, manifest).write(run)
         except StoreError as error:
             if isinstance(error.__cause__, IntegrityError | DatabaseDataError):
                 raise DataError(f"{label}: its tables don't fit together. Export it again.") from error
@@ -133,32 +136,33 @@ def _look_through(archive: Archive, manifest: dict[str, Any]) -> None:
 
 
 class _Import:
-    """One import within its transaction: old ids to new ones, and the tables in order."""
+    """One import: old ids to new ones, and the tables in order."""
 
-    def __init__(self, connection: Connection, archive: Archive, manifest: dict[str, Any], run_id: str) -> None:
-        self._connection = connection
+    def __init__(self, incoming: Incoming, archive: Archive, manifest: dict[str, Any]) -> None:
+        self._incoming = incoming
         self._archive = archive
         self._manifest = manifest
-        self._run_id = run_id
+        self._run_id = incoming.run_id
         self._configurations: dict[int, int] = {}
         self._instances: set[str] = set()
         self._records: dict[int, int] = {}
         self._sizes: dict[str, int] = {}
 
     def write(self, run: dict[str, Any]) -> None:
-        scored_here = self._scored_here()
-        self._connection.execute(delete(s.runs).where(s.runs.c.id == self._run_id))
-        self._connection.execute(s.runs.insert().values(**run))
         for name in MEMBERS[self._manifest["format"]]:
-            table = s.metadata.tables[name]
-            for batch in self._batches(name):
-                if name == "configurations":
-                    self._insert_configurations(batch)
-                elif name == "records":
-                    self._insert_records(batch)
-                else:
-                    self._connection.execute(table.insert(), batch)
-        self._keep_scored_here(scored_here)
+            # Read and checked before the transaction begins, so that the store is locked for moments only.
+            for rows in self._batches(name):
+                with self._incoming.batch() as connection:
+                    self._insert(connection, name, rows)
+        self._incoming.settle(run, partial(self._keep_scored_here, run["id"]))
+
+    def _insert(self, connection: Connection, name: str, rows: list[dict[str, Any]]) -> None:
+        if name == "configurations":
+            self._insert_configurations(connection, rows)
+        elif name == "records":
+            self._insert_records(connection, rows)
+        else:
+            connection.execute(s.metadata.tables[name].insert(), rows)
 
     def _batches(self, name: str) -> Iterator[list[dict[str, Any]]]:
         rows = self._rows(name)
@@ -188,52 +192,51 @@ class _Import:
                 del row["id"]
             yield row
 
-    def _insert_configurations(self, batch: list[dict[str, Any]]) -> None:
-        for row in batch:
+    def _insert_configurations(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
             old = row.pop("id")
             inserted = s.configurations.insert().values(**row).returning(s.configurations.c.id)
-            self._configurations[old] = self._connection.execute(inserted).scalar_one()
+            self._configurations[old] = connection.execute(inserted).scalar_one()
 
-    def _insert_records(self, batch: list[dict[str, Any]]) -> None:
+    def _insert_records(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
         """Insert all at once, and look the new numbers up: one statement a record takes four times as long."""
         r = s.records.c
-        old = {(row["configuration_id"], row["instance_id"]): row.pop("id") for row in batch}
-        self._connection.execute(s.records.insert(), batch)
+        old = {(row["configuration_id"], row["instance_id"]): row.pop("id") for row in rows}
+        connection.execute(s.records.insert(), rows)
         new = select(r.id, r.configuration_id, r.instance_id).where(tuple_(r.configuration_id, r.instance_id).in_(old))
-        for record_id, *key in self._connection.execute(new):
+        for record_id, *key in connection.execute(new):
             self._records[old[key[0], key[1]]] = record_id
 
-    def _scored_here(self) -> list[dict[str, Any]]:
-        """What people scored, by the names that outlast the run's numbers."""
-        c = s.configurations.c
+    def _keep_scored_here(self, run_id: str, connection: Connection) -> Callable[[], None]:
+        """Take what people scored in the run that is replaced, by the names that outlast its numbers; what is returned
+        writes it where the new one has the configuration and instance, and not the score itself."""
+        c, h = s.configurations.c, s.human_scores.c
         query = (
             select(c.model, c.memory, c.mitigation, s.human_scores)
-            .join(s.human_scores, s.human_scores.c.configuration_id == c.id)
-            .where(c.run_id == self._run_id)
-            .order_by(s.human_scores.c.id)
+            .join(s.human_scores, h.configuration_id == c.id)
+            .where(c.run_id == run_id)
+            .order_by(h.id)
         )
-        return [dict(row) for row in self._connection.execute(query).mappings()]
+        scored = [dict(row) for row in connection.execute(query).mappings()]
 
-    def _keep_scored_here(self, rows: list[dict[str, Any]]) -> None:
-        """Write them again where the new bundle has the configuration and instance, and not the score itself."""
-        if not rows:
-            return
-        c, h = s.configurations.c, s.human_scores.c
-        ids = {
-            (row.model, row.memory, row.mitigation): row.id
-            for row in self._connection.execute(select(s.configurations).where(c.run_id == self._run_id))
-        }
-        query = select(h.configuration_id, h.instance_id, h.rater, h.made_at).where(h.run_id == self._run_id)
-        there = {tuple(row) for row in self._connection.execute(query)}
-        kept = []
-        for row in rows:
-            configuration = ids.get((row.pop("model"), row.pop("memory"), row.pop("mitigation")))
-            del row["id"]
-            key = (configuration, row["instance_id"], row["rater"], row["made_at"])
-            if configuration is not None and row["instance_id"] in self._instances and key not in there:
-                kept.append(row | {"configuration_id": configuration})
-        if kept:
-            self._connection.execute(s.human_scores.insert(), kept)
+        def write() -> None:
+            ids = {
+                (row.model, row.memory, row.mitigation): row.id
+                for row in connection.execute(select(s.configurations).where(c.run_id == run_id))
+            }
+            known = select(h.configuration_id, h.instance_id, h.rater, h.made_at).where(h.run_id == run_id)
+            there = {tuple(row) for row in connection.execute(known)}
+            kept = []
+            for row in scored:
+                configuration = ids.get((row.pop("model"), row.pop("memory"), row.pop("mitigation")))
+                del row["id"]
+                key = (configuration, row["instance_id"], row["rater"], row["made_at"])
+                if configuration is not None and row["instance_id"] in self._instances and key not in there:
+                    kept.append(row | {"configuration_id": configuration})
+            if kept:
+                connection.execute(s.human_scores.insert(), kept)
+
+        return write
 
 
 def _known(numbers: Mapping[int, int], old: int, place: str, what: str) -> int:

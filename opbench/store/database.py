@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +52,26 @@ def _refused(label: str, error: DBAPIError) -> StoreError:
     return StoreError(f"store {label}: {said}. Is the database there, writable and not full?")
 
 
-def _set_up_sqlite(connection: Any, _record: object) -> None:
+def _set_up_sqlite(connection: Any, _record: object, *, patience_s: float) -> None:
     if isinstance(connection, sqlite3.Connection):
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         # NORMAL survives a killed process; only a power cut may cost the last commits, never the file.
         cursor.execute("PRAGMA synchronous=NORMAL")
-        cursor.execute("PRAGMA busy_timeout=30000")
+        cursor.execute(f"PRAGMA busy_timeout={patience_s * 1000:.0f}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
 
-def open_store(url: str) -> Store:
+#: Seconds that a person waits for another process's writing before it is an error; a run at work rather waits long
+#: than lose the answers in its hands.
+PATIENCE_S, PATIENCE_OF_A_RUN_S = 30.0, 1800.0
+
+
+def open_store(url: str, *, patience_s: float = PATIENCE_S) -> Store:
     """Open the store at an SQLAlchemy URL, creating and upgrading its schema where needed.
+
+    `patience_s`: how long a write to SQLite waits while another process writes.
 
     Raises:
         StoreError: the URL is malformed, the database can't be reached, or its schema is newer than this program.
@@ -88,7 +96,7 @@ def open_store(url: str) -> Store:
             f"store {label}: no such kind of database here. Use sqlite:///… or postgresql+psycopg://…"
         ) from None
     if parsed.get_backend_name() == "sqlite":
-        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "connect", partial(_set_up_sqlite, patience_s=patience_s))
     try:
         _upgrade(engine, label)
     except DBAPIError as error:

@@ -94,14 +94,18 @@ def run_list(store: Store) -> list[RunRow]:
     """All runs, newest first."""
     columns = (s.runs.c.id, s.runs.c.name, s.runs.c.created_at, s.runs.c.recorded)
     with store.begin() as connection:
-        rows = connection.execute(select(*columns).order_by(s.runs.c.created_at.desc(), s.runs.c.id)).all()
+        rows = connection.execute(
+            select(*columns).where(s.SHOWN).order_by(s.runs.c.created_at.desc(), s.runs.c.id)
+        ).all()
     return [RunRow(*row) for row in rows]
 
 
 def run_ids(store: Store) -> list[str]:
     """All runs, newest first."""
     with store.begin() as connection:
-        return list(connection.scalars(select(s.runs.c.id).order_by(s.runs.c.created_at.desc(), s.runs.c.id)))
+        return list(
+            connection.scalars(select(s.runs.c.id).where(s.SHOWN).order_by(s.runs.c.created_at.desc(), s.runs.c.id))
+        )
 
 
 def find_run(store: Store, wanted: str | None) -> str:
@@ -112,7 +116,9 @@ def find_run(store: Store, wanted: str | None) -> str:
     """
     with store.begin() as connection:
         rows = connection.execute(
-            select(s.runs.c.id, s.runs.c.name, s.runs.c.recorded).order_by(s.runs.c.created_at.desc(), s.runs.c.id)
+            select(s.runs.c.id, s.runs.c.name, s.runs.c.recorded)
+            .where(s.SHOWN)
+            .order_by(s.runs.c.created_at.desc(), s.runs.c.id)
         ).all()
     if not rows:
         raise UsageError("there is no run in this store yet. Start one with 'opbench run'.")

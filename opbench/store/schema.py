@@ -51,6 +51,10 @@ runs = Table(
     Column("halted", Text),
 )
 
+#: How the ids of runs begin whose rows still come in from a file (`incoming.py`). Nobody is shown these.
+INCOMING = "incoming-"
+SHOWN = ~runs.c.id.startswith(INCOMING)
+
 configurations = Table(
     "configurations",
     metadata,

@@ -41,6 +41,7 @@ def study_list(store: Store) -> pd.DataFrame:
         select(r.id, r.name, r.created_at, r.study, r.provenance, r.recorded, r.text_left_out, slices.c.n, grids.c.n)
         .outerjoin(slices, slices.c.run_id == r.id)
         .outerjoin(grids, grids.c.run_id == r.id)
+        .where(s.SHOWN)
         .order_by(r.created_at.desc(), r.id)
     )
     counted = select(s.records.c.run_id, s.records.c.status, func.count()).group_by(

@@ -300,9 +300,12 @@ def set_halted(store: Store, run_id: str, reason: str | None) -> None:
 
 
 def beat(store: Store, worker: dict[str, Any]) -> str:
-    """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run."""
+    """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run: `stop` when another
+    process has taken the run, as it may when this one was silent for long."""
     with store.begin() as connection:
-        connection.execute(delete(s.workers).where(s.workers.c.id == worker["id"]))
+        gone = not connection.execute(delete(s.workers).where(s.workers.c.id == worker["id"])).rowcount
+        if gone and connection.scalar(select(s.workers.c.id).where(s.workers.c.run_id == worker["run_id"]).limit(1)):
+            return "stop"
         connection.execute(s.workers.insert().values(**worker))
         return str(connection.execute(select(s.runs.c.request).where(s.runs.c.id == worker["run_id"])).scalar_one())
 

@@ -96,7 +96,7 @@ def test_the_ranking_is_in_the_rules_order() -> None:
     assert max(*printed.x, *recomputed.x) <= high
 
 
-@pytest.mark.parametrize(("places", "text"), [(2, "▲ 2"), (-1, "▼ 1"), (0, "=")])
+@pytest.mark.parametrize(("places", "text"), [(2, "▲ 2"), (-1, "▼ 1"), (0, "same")])
 def test_moves_are_written(places: int, text: str) -> None:
     assert moved(places) == text
 

@@ -13,6 +13,8 @@ from mitigations.prompting import sections
 class Abstain(Method):
     """Answers every question with the text of `prompts/abstain.txt`, without any model."""
 
+    response = "own"
+
     def __init__(self, name: str = "abstain") -> None:
         super().__init__(name, "control", "Always abstain")
 

@@ -12,6 +12,8 @@ from mitigations.method import Method
 class Empty(Method):
     """Keeps nothing, whatever was retrieved: the response prompt is the no-memory one, so the response is BASE's."""
 
+    response = "nothing"
+
     def __init__(self, name: str = "empty") -> None:
         super().__init__(name, "control", "Empty memory")
 

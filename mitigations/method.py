@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Literal
 
 from mitigations import parsing
 from mitigations.base import Ask, Family, Line, Memory, Processed, Reply, Revised, Search
@@ -18,12 +19,16 @@ from mitigations.prompting import PROMPTS, messages, sections
 #: From this share of common content words two lines tell the same (methods' "near-duplicates").
 NEAR_DUPLICATE = 0.8
 Setting = str | int | float | bool
+ResponseTo = Literal["kept", "nothing", "own"]
+"""The response rests on what is kept; on nothing, always, and so is that without memory; or is the method's own."""
 
 
 class Method(ABC):
     """A post-processor. Subclasses say what happens before the response; revising is for those that do it."""
 
     revises = False
+    response: ResponseTo = "kept"
+    """What the response is made of; a quote reckons with it."""
 
     def __init__(self, name: str, family: Family, label: str, *, calls: int = 0) -> None:
         self.name = name

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from opbench.commands import ask, audit, compare, data, instances, models, plugins, results, run, sharing
+from opbench.commands.options import say
 from opbench.errors import OpbenchError, UsageError
 
 app = typer.Typer(
@@ -33,8 +34,8 @@ def main() -> None:
     try:
         app()
     except UsageError as error:
-        typer.echo(f"opbench: {error}", err=True)
+        say(f"opbench: {error}", err=True)
         sys.exit(2)
     except OpbenchError as error:
-        typer.echo(f"opbench: {error}", err=True)
+        say(f"opbench: {error}", err=True)
         sys.exit(1)

@@ -95,6 +95,26 @@ def test_show_writes_out_what_would_steer_a_terminal(opbench: Any, store: Store,
     assert "offline, score: 0.700" in out
 
 
+def test_what_would_steer_a_terminal_is_written_out_in_tables_failures_and_errors(opbench: Any, store: Store) -> None:
+    """A bundle's names, an endpoint's error and a file's name are what others wrote."""
+    evil = "\x1b]0;title\x07\x9b31m\u202e"
+    shown = "⟨ESC⟩]0;title⟨BEL⟩⟨U+009B⟩31m⟨RLO⟩"
+    with store.begin() as connection:
+        connection.execute(update(s.runs).values(name=f"run {evil}"))
+        connection.execute(update(s.records).where(s.records.c.status == "error").values(error=f"said {evil}"))
+        connection.execute(
+            update(s.configurations).where(s.configurations.c.memory == "base").values(model=f"m {evil}")
+        )
+    for line in (("status", MADE), ("status",), ("instances", MADE), ("table", MADE, "--of", "op")):
+        _, out, err = opbench(*line)
+        assert not set(evil) - set("]0;title31m") & set(out + err), line
+        assert shown in out, line
+    code, out, err = opbench("import", f"/nowhere/{evil}.zip")
+    assert code == 1
+    assert shown in err
+    assert "\x1b" not in out + err
+
+
 def test_base_needs_no_post_processor_told(opbench: Any, fact: str) -> None:
     assert "offline, score: 0.900" in opbench("show", MADE, fact, "--memory", "base")[1]
 
@@ -127,6 +147,11 @@ def test_compare_two_configurations(opbench: Any) -> None:
     whole = next(row for row in found["summary"] if row["subtype"] == "all")
     assert (whole["change"], whole["worse"], whole["n_paired"]) == (pytest.approx(-15.0), 12, 12)
     assert len(found["worse"]) == 10
+    judged = {"judge": "offline", "comparable": False, "recorded": False, "marks": []}
+    assert found["before"] == {"run": MADE, "configuration": "smollm2-135m · rag · none", **judged}
+    # One of the two users has a single repetition question, which makes no similarity.
+    assert (found["op_n_paired"], found["op_n_planned"]) == (11, 12)
+    assert found["op_interval_note"] == "2 users, an interval needs 5"
     assert found["doubts"] == []
     assert {row["what"] for row in found["differs"]} >= {"post-processor: name"}
 
@@ -135,7 +160,23 @@ def test_compare_for_people(opbench: Any) -> None:
     code, out, _ = opbench("compare", f"{MADE}:smollm2-135m/rag/none", f"{MADE}:rag/reminder", "--top", "1")
     assert code == 0
     assert "Got better by most" in out
-    assert "OP-Bench average (task-mean): +20.00 points" in out
+    said = " ".join(out.split())
+    assert (
+        "OP-Bench average (task-mean): +20.00 points, no interval (2 users, an interval needs 5), n = 11 of 12, paired."
+    ) in said
+    assert f"Run {MADE}: judge offline, not comparable with the paper." in said
+    assert "LoCoMo by token F1" in said
+
+
+def test_instances_say_whose_scores_they_are(opbench: Any) -> None:
+    _, out, _ = opbench("instances", MADE, "--limit", "1", "--json")
+    found = json.loads(out)
+    assert (found["judge"], found["comparable"], found["marks"]) == ("offline", False, [])
+    assert found["metrics"] == {"op": "score", "locomo": "f1"}
+    _, out, _ = opbench("instances", MADE, "--limit", "1")
+    said = " ".join(out.split())
+    assert "Scores 0 to 1 by offline; LoCoMo: token F1. Repetition is scored by user, not here." in said
+    assert "Not comparable with the paper." in said
 
 
 @pytest.mark.parametrize(

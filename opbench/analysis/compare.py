@@ -47,9 +47,10 @@ class OpBoard:
     repetition: Repetition
     subtype: Ints
     """Of each instance, as a position in OP_SUBTYPES."""
+    _paired: dict[tuple[int, ...], Paired] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
-    def weights(self) -> dict[str, int]:
+    @cached_property
+    def weights(self) -> Mapping[str, int]:
         """Planned instances by subtype."""
         counts = np.bincount(self.subtype, minlength=len(OP_SUBTYPES))
         return {name: int(count) for name, count in zip(OP_SUBTYPES, counts, strict=True)}
@@ -60,7 +61,16 @@ class OpBoard:
         return pd.factorize(self.grid.instances["user"])
 
     def paired(self, columns: Sequence[int]) -> Paired:
-        """Sub-scores of the configurations in `columns` over what all of them have scored; one column: all it has."""
+        """Sub-scores of the configurations in `columns` over what all of them have scored; one column: all it has.
+
+        Worked out once: no averaging rule changes them. Read-only.
+        """
+        key = tuple(columns)
+        if key not in self._paired:
+            self._paired[key] = self._pair(key)
+        return self._paired[key]
+
+    def _pair(self, columns: Sequence[int]) -> Paired:
         values = self.grid.values[:, list(columns)]
         shared = ~np.isnan(values).any(axis=1) & (self.subtype != _REPETITION)
         owner, users = self._owners
@@ -84,14 +94,18 @@ class OpBoard:
 
 
 def op_board(data: RunData, first_only: bool = False, judge: str | None = None) -> OpBoard:
-    """The OP-Bench scores of a run, over first speakers only if so wished.
+    """The OP-Bench scores of a run, over first speakers only if so wished; worked out once for a run.
 
     Raises:
         UsageError: several judges and none named.
     """
-    grid = score_grid(data, "op", "score", first_only, judge)
-    subtype = pd.Index(OP_SUBTYPES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
-    return OpBoard(grid, repetition_grid(data, first_only, judge), subtype)
+
+    def make() -> OpBoard:
+        grid = score_grid(data, "op", "score", first_only, judge)
+        subtype = pd.Index(OP_SUBTYPES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
+        return OpBoard(grid, repetition_grid(data, first_only, judge), subtype)
+
+    return data.keep(("board", first_only, judge), make)
 
 
 def group_means(values: Floats, groups: Ints, rows: Bools, n_groups: int) -> tuple[Floats, Ints]:

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from opbench.analysis.aggregate import Rule
+from opbench.analysis.aggregate import Rule, unplanned
 from opbench.analysis.compare import Change, OpBoard, op_board, op_change
 from opbench.analysis.grids import KEY, Grid, Key, choose_judge, score_grid
 from opbench.analysis.intervals import Interval, paired_difference
-from opbench.analysis.locomo import ADVERSARIAL, headline_metric
+from opbench.analysis.locomo import ADVERSARIAL, headline_metric, unplanned_categories
 from opbench.errors import UsageError
 from opbench.judges.repetition import repetition_score
 from opbench.store.rundata import RunData
@@ -93,12 +93,17 @@ def pair(before: Side, after: Side, first_only: bool = False) -> Pair:
     if metrics[0] != metrics[1]:
         remarks.append("LoCoMo is compared by token F1, since only one of the two has an LLM judge.")
     metric = metrics[0] if metrics[0] == metrics[1] else "f1"
+    board, grid = op_board(joint, first_only), score_grid(joint, "locomo", metric, first_only)
+    partial = (unplanned(board.weights) if any(board.weights.values()) else ()), unplanned_categories(grid)
+    for average, gone in zip(("OP-Bench average", "LoCoMo mean"), partial, strict=True):
+        if gone:
+            remarks.append(f"The {average} is over a part of the benchmark: not both plan {', '.join(gone)}.")
     mine, theirs = (set(_planned(side.data, first_only)["instance"]) for side in (before, after))
     return Pair(
         before,
         after,
-        op_board(joint, first_only),
-        score_grid(joint, "locomo", metric, first_only),
+        board,
+        grid,
         metric,
         len(mine - theirs),
         len(theirs - mine),

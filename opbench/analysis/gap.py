@@ -156,7 +156,14 @@ def _verdict(row: dict[Any, Any]) -> str:
     if not np.isnan(p) and p > 1.0 - LEVEL:
         return "not distinguishable from no post-processor"
     if closed < 0:
-        return "widens the gap: worse than no post-processor"
-    if closed == 0:
-        return "closes nothing of the gap"
-    return "goes beyond the oracle" if closed > 1 else "closes a part of the gap"
+        found = "widens the gap: worse than no post-processor"
+    elif closed == 0:
+        found = "closes nothing of the gap"
+    else:
+        found = "goes beyond the oracle" if closed > 1 else "closes a part of the gap"
+    # A measured share without an interval may be chance; of published ones none has any.
+    return f"{found} (by the averages: {row['interval_note']})" if np.isnan(p) and _measured(row) else found
+
+
+def _measured(row: dict[Any, Any]) -> bool:
+    return bool(row["source"] == "measured" and row["interval_note"])

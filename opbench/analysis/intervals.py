@@ -245,13 +245,27 @@ def _interval(value: float, error: float, drawn: Floats, n_users: int) -> Interv
     if math.isnan(value):
         return Interval.missing("the statistic isn't defined", n_users)
     if error < _NOTHING:
-        return Interval(value, value, 1.0 if abs(value) < _NOTHING else 1.0 / (REPLICATES + 1), n_users)
+        return _without_spread(value, n_users)
     distances = np.sort(drawn[drawn >= 0])
     p = (1 + int((distances >= abs(value) / error).sum())) / (1 + len(distances))
     quantile = float(distances[math.ceil(LEVEL * (len(distances) + 1)) - 1])
     if quantile >= _FAR:
         return Interval(math.nan, math.nan, p, n_users, "too few users differ for an interval")
     return Interval(value - quantile * error, value + quantile * error, p, n_users)
+
+
+def _without_spread(value: float, n_users: int) -> Interval:
+    """Of a statistic that is the same whichever users are drawn: 0, or one that every user has.
+
+    No draw can be as far off as a change of all users, but if there were no difference, users that go up and down by
+    the same would all go one way in 2 of 2^n studies (the exact sign test): p is no less than that.
+    """
+    if abs(value) < _NOTHING:
+        return Interval(value, value, 1.0, n_users)
+    p = max(1.0 / (REPLICATES + 1), 2.0 ** (1 - n_users))
+    if p > 1.0 - LEVEL:
+        return Interval(math.nan, math.nan, p, n_users, f"all {n_users} users change by the same, too few to tell more")
+    return Interval(value, value, p, n_users)
 
 
 def _users(n: int) -> str:

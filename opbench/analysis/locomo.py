@@ -29,6 +29,7 @@ LOCOMO_COLUMNS = [
     "n_scored",
     "adversarial_n_planned",
     "adversarial_n_scored",
+    "left_out",
     "missing",
     "change_points",
     "change_relative",
@@ -56,7 +57,8 @@ def locomo_table(
     `metric` None means `headline_metric`. Categories are means over their scored questions; `overall` is the mean
     over all scored questions but the adversarial ones (the usual protocol), which stand apart. `change_points` and
     `change_relative` (%) are of `overall` against the same memory system without post-processor, over the questions
-    that both have scored (`n_paired`). What is missing is NaN, with the reason in `missing` or `pairing`.
+    that both have scored (`n_paired`). What is missing is NaN, with the reason in `missing` or `pairing`. `left_out`
+    names the categories that the slice has none of, so that `overall` is over the rest.
 
     Raises:
         UsageError: several judges and none named.
@@ -67,6 +69,7 @@ def locomo_table(
     category = pd.Index(CATEGORIES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
     usual = _usual(grid)
     planned = np.bincount(category, minlength=len(CATEGORIES))
+    left_out = ", ".join(unplanned_categories(grid))
     pairs = [(key, reference_of(key)) for key in grid.keys if key[2] != NO_MITIGATION]
     changes = dict(zip((key for key, _ in pairs), locomo_changes(grid, pairs), strict=True))
     rows: list[dict[str, Any]] = []
@@ -90,6 +93,7 @@ def locomo_table(
                 "n_scored": int(in_overall.sum()),
                 "adversarial_n_planned": int((~usual).sum()),
                 "adversarial_n_scored": int((scored & ~usual).sum()),
+                "left_out": left_out,
                 "missing": missing,
                 "change_points": change.points,
                 "change_relative": change.relative,
@@ -98,6 +102,13 @@ def locomo_table(
             }
         )
     return pd.DataFrame(rows, columns=LOCOMO_COLUMNS)
+
+
+def unplanned_categories(grid: Grid) -> tuple[str, ...]:
+    """The categories of the overall mean that a slice with LoCoMo questions has none of: not empty means a partial
+    mean."""
+    there = set(grid.instances["subtype"])
+    return tuple(each for each in CATEGORIES if there and each != ADVERSARIAL and each not in there)
 
 
 def locomo_changes(grid: Grid, pairs: Sequence[tuple[Key, Key]]) -> list[Change]:

@@ -23,29 +23,35 @@ def with_prices(frame: pd.DataFrame, latency: pd.DataFrame, spending: pd.DataFra
     it; `usd_per_1000` what 1,000 questions cost more than without post-processor, NaN when a price isn't known.
     `locomo_per_op`, `seconds_per_op` and `usd_per_op` (per 1,000 questions) are for each point gained on OP-Bench, of
     `op_points`; `locomo_per_op` counts lost points, so it is negative where LoCoMo gains too. They are NaN, and
-    `price_note` says so, where OP-Bench isn't improved. A published `latency` names no model and no memory system
-    and is that of all.
+    `price_note` says so, where OP-Bench isn't improved or the gain isn't distinguishable from none: a price over what
+    may be nothing could be any number. A published `latency` names no model and no memory system and is that of all.
     """
     on = KEY if latency["memory"].any() else ["mitigation"]
     frame = frame.merge(_seconds(latency)[[*on, "seconds"]], on=on, how="left")
     frame["usd_per_1000"] = np.nan
     if spending is not None:
         frame["usd_per_1000"] = _dollars(frame, spending)
-    gained = frame["op_points"].where(frame["op_points"] > _ROUNDING)
+    told = (frame["op_points"] > _ROUNDING) & (frame["op_verdict"] != "not distinguishable")
+    gained = frame["op_points"].where(told)
     frame["locomo_per_op"] = -frame["locomo_points"] / gained + 0.0
     frame["seconds_per_op"] = frame["seconds"] / gained
     frame["usd_per_op"] = frame["usd_per_1000"] / gained
-    told = zip(frame["op_points"], frame["op_verdict"], strict=True)
-    frame["price_note"] = [_note(points, verdict) for points, verdict in told]
+    verdicts = zip(frame["op_points"], frame["op_verdict"], frame["locomo_verdict"], strict=True)
+    frame["price_note"] = [_note(*row) for row in verdicts]
     return frame
 
 
-def _note(points: float, verdict: str) -> str:
+def _note(points: float, op: str, locomo: str) -> str:
+    """Why there is no price, or what it rests on."""
     if np.isnan(points):
         return "no OP-Bench change to pay for"
     if points <= _ROUNDING:
         return "OP-Bench isn't improved: no price"
-    return "the gain isn't distinguishable from none" if verdict == "not distinguishable" else ""
+    if op == "not distinguishable":
+        return "the gain isn't distinguishable from none: no price"
+    if op == "can't be told":
+        return "whether the gain is more than chance can't be told"
+    return "the LoCoMo change isn't distinguishable from none" if locomo == "not distinguishable" else ""
 
 
 def _seconds(latency: pd.DataFrame) -> pd.DataFrame:

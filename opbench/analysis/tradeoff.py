@@ -13,7 +13,7 @@ from opbench.analysis.aggregate import Rule, unplanned
 from opbench.analysis.compare import Change, Kind, change_intervals, op_board, op_change, reference_of
 from opbench.analysis.grids import KEY, Bools, Floats, Key, score_grid
 from opbench.analysis.intervals import LEVEL, holm
-from opbench.analysis.locomo import headline_metric, locomo_changes, metric_label
+from opbench.analysis.locomo import headline_metric, locomo_changes, metric_label, unplanned_categories
 from opbench.store.rundata import RunData
 from opbench.study import BASE, NO_MITIGATION
 
@@ -57,8 +57,9 @@ def tradeoff(
     in points or in percent of it (`kind`, told in `unit`), NaN where missing with the reason in `note`; `low` and
     `high` are its 95 % interval over users; `points`, `p`, Holm's `p_holm` and the `verdict` are of the change in
     points whatever `kind`; `users` are those with a paired instance; `interval_note` says why there is no interval.
-    `left_out` names the subtypes that the slice has none of. `pareto`: it gains on one benchmark, and no other
-    post-processor of the same model and memory system, nor going without, is as good on both and better on one.
+    `left_out` names the OP-Bench subtypes that the slice has none of, the notes those of both benchmarks. `pareto`:
+    it gains on one benchmark, and no other post-processor of the same model and memory system, nor going without, is
+    as good on both and better on one.
     `beaten_by` names the controls that are. `control` rows are post-processors of that family, and what becomes of a
     memory system when random memories or none (BASE) take its place. Holm corrects each benchmark's post-processors,
     and its controls, by themselves. `source` is `measured`; `comparable` is the run's.
@@ -74,13 +75,19 @@ def tradeoff(
     n_planned, n_questions = sum(weights.values()), int((grid.instances["subtype"] != "adversarial").sum())
     compared = list(_compared(board.grid.keys))
     # An average over some of the subtypes is said to be one, wherever it stands.
-    partial = f"without {left_out}" if left_out else ""
+    partial, partly = (
+        f"without {names}" if names else "" for names in (left_out, ", ".join(unplanned_categories(grid)))
+    )
     op = [op_change(board, key, reference, rule) for _, (key, reference, _) in compared]
     if not n_planned:
         op = [Change.missing("the slice has no OP-Bench instance")] * len(compared)
-    locomo = locomo_changes(grid, [(key, reference) for _, (key, reference, _) in compared])
-    if not len(grid.instances):
-        locomo = [Change.missing("the slice has no LoCoMo question")] * len(compared)
+
+    def locomo() -> list[dict[str, Any]]:
+        changes = locomo_changes(grid, [(key, reference) for _, (key, reference, _) in compared])
+        if not len(grid.instances):
+            changes = [Change.missing("the slice has no LoCoMo question")] * len(compared)
+        return list(_told(changes, kind, "locomo"))
+
     rows: list[dict[str, Any]] = [
         {
             **dict(zip(KEY, method, strict=True)),
@@ -91,9 +98,14 @@ def tradeoff(
             "left_out": left_out,
             **of_locomo,
             "locomo_n_planned": n_questions,
+            "locomo_note": ", ".join(part for part in (of_locomo["locomo_note"], partly) if part),
         }
         for (method, (_, _, control)), of_op, of_locomo in zip(
-            compared, _told(op, kind, "op"), _told(locomo, kind, "locomo"), strict=True
+            compared,
+            _told(op, kind, "op"),
+            # OP-Bench's averaging rule changes nothing here.
+            data.keep(("LoCoMo's changes", name, kind, first_only, judge), locomo),
+            strict=True,
         )
     ]
     frame = pd.DataFrame(rows, columns=[*KEY, "control", *OP_CHANGE_COLUMNS, "left_out", *LOCOMO_CHANGE_COLUMNS])

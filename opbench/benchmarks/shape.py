@@ -30,7 +30,8 @@ def describe(value: object) -> str:
         return f"a list of {len(value)}"
     if isinstance(value, dict):
         return "an object"
-    return f"the number {value}"
+    digits = str(value)
+    return f"the number {digits}" if len(digits) <= 30 else f"the number {digits[:30]}…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from opbench.benchmarks import load
-from opbench.commands.options import print_json, the_store
+from opbench.commands.options import print_json, say, the_store
 from opbench.errors import UsageError
 from opbench.plugins import load_plugins
 from opbench.running.asking import Answer, ask
@@ -58,22 +58,22 @@ def ask_command(
 
 
 def _print(answer: Answer) -> None:
-    typer.echo(f"user {answer.user}, {answer.configuration}")
+    say(f"user {answer.user}, {answer.configuration}")
     for number, memory in enumerate(answer.retrieved, 1):
         similarity = "" if memory["score"] is None else f" {memory['score']:.3f}"
-        typer.echo(f"  [{number}]{similarity} ({memory['date']}) {memory['text']}")
+        say(f"  [{number}]{similarity} ({memory['date']}) {memory['text']}")
     if answer.state:
-        typer.echo(f"post-processor: {answer.state}" + (f" ({answer.state_reason})" if answer.state_reason else ""))
+        say(f"post-processor: {answer.state}" + (f" ({answer.state_reason})" if answer.state_reason else ""))
         for line in answer.context:
-            typer.echo(f"  · {line}")
+            say(f"  · {line}")
     if answer.draft is not None:
-        typer.echo(f"draft: {answer.draft}")
+        say(f"draft: {answer.draft}")
     if answer.critique:
-        typer.echo(f"critique: {answer.critique}")
-    typer.echo(f"\n{answer.response}\n")
+        say(f"critique: {answer.critique}")
+    say(f"\n{answer.response}\n")
     stages = ", ".join(
         f"{name} {milliseconds:,.0f} ms" + (" (reused)" if answer.reused[name] else "")
         for name, milliseconds in answer.milliseconds.items()
     )
     cost = "unknown" if answer.cost_usd is None else f"${answer.cost_usd:.6f}"
-    typer.echo(f"{stages}; {answer.prompt_tokens} tokens in, {answer.completion_tokens} out; cost {cost}")
+    say(f"{stages}; {answer.prompt_tokens} tokens in, {answer.completion_tokens} out; cost {cost}")

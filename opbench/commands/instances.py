@@ -11,8 +11,10 @@ import typer
 
 from opbench.analysis.fates import fates
 from opbench.analysis.grids import Key
-from opbench.commands.options import print_json, print_table, rows_of, the_store, words
+from opbench.analysis.locomo import METRICS
+from opbench.commands.options import print_json, print_table, rows_of, say, the_store, words
 from opbench.errors import UsageError
+from opbench.sharing.marks import remarks
 from opbench.sharing.visible import one_line, visible
 from opbench.store import human, search
 from opbench.store.database import Store
@@ -60,7 +62,7 @@ def instances_command(
     """List the records of a run that fit, with their scores."""
     store = the_store()
     run_id = find_run(store, run)
-    study, _ = run_study(store, run_id)
+    study, provenance = run_study(store, run_id)
     there = search.names_of(store, run_id)
     wanted = search.Search(
         _known("model", words(model), study.models),
@@ -82,7 +84,18 @@ def instances_command(
     ids = search.found(store, run_id, study, wanted)
     frame = search.hits(store, study, [int(each) for each in ids[skip : skip + limit]])
     if as_json:
-        print_json({"run": run_id, "found": len(ids), "skipped": skip, "rows": rows_of(frame)})
+        print_json(
+            {
+                "run": run_id,
+                "judge": study.judge,
+                "comparable": bool(provenance.get("comparable", False)),
+                "metrics": {"op": "score", "locomo": search.headline_metric(study)},
+                "marks": remarks(provenance),
+                "found": len(ids),
+                "skipped": skip,
+                "rows": rows_of(frame),
+            }
+        )
         return
     shown = frame.assign(
         detail=[
@@ -94,6 +107,10 @@ def instances_command(
     )
     names = ("instance", "model", "memory", "mitigation", "score", "human", "status", "state")
     notes = [f"{skip + 1:,} to {skip + len(frame):,} of {len(ids):,}." if len(frame) else f"None of {len(ids):,}."]
+    metric = METRICS[search.headline_metric(study)]
+    notes.append(f"Scores 0 to 1 by {study.judge}; LoCoMo: {metric}. Repetition is scored by user, not here.")
+    notes += [] if provenance.get("comparable", False) else ["Not comparable with the paper."]
+    notes += [f"{mark}." for mark in remarks(provenance)]
     print_table(shown, {name: name for name in names} | {"detail": "response or error"}, notes=notes)
 
 
@@ -114,7 +131,7 @@ def show_command(
         print_json(asdict(record) | {"human_scores": [asdict(entry) for entry in entries]})
         return
     for line in _lines(record, entries):
-        typer.echo(line)
+        say(line)
 
 
 def rate_command(
@@ -135,7 +152,7 @@ def rate_command(
     run_id = find_run(store, run)
     key = _configuration(store, run_id, model, memory, mitigation)
     human.rate(store, run_id, key, instance, score, note=note, rater=rater or getpass.getuser())
-    typer.echo(f"{instance} · {' · '.join(key)}: {'withdrawn' if score is None else score}")
+    say(f"{instance} · {' · '.join(key)}: {'withdrawn' if score is None else score}")
 
 
 def _known(what: str, names: Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:

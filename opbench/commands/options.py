@@ -17,6 +17,7 @@ from rich.text import Text
 
 from opbench.benchmarks import exclusions
 from opbench.settings import settings
+from opbench.sharing.visible import visible
 from opbench.store.database import PATIENCE_S, Store, open_store
 from opbench.store.rundata import RunData
 
@@ -44,6 +45,11 @@ def the_store(*, patience_s: float = PATIENCE_S) -> Store:
     return open_store(settings().store_url, patience_s=patience_s)
 
 
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text that may come from models, files or people: what would steer the terminal is written out as signs."""
+    typer.echo(visible(text), err=err, nl=nl)
+
+
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as JSON values: what is missing is null, never NaN."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=10))
@@ -57,7 +63,7 @@ def print_json(value: Any) -> None:
 def print_table(frame: pd.DataFrame, columns: Mapping[str, str], *, title: str = "", notes: Sequence[str] = ()) -> None:
     """A table for people; `columns` maps the frame's columns to headings. A missing number is a dash."""
     console = Console()
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    table = Table(title=Text(visible(title)) if title else None, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for name, heading in columns.items():
         numeric = pd.api.types.is_numeric_dtype(frame[name])
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=name != "detail")
@@ -69,10 +75,10 @@ def print_table(frame: pd.DataFrame, columns: Mapping[str, str], *, title: str =
     )
     console.print(table)
     for note in notes:
-        console.print(note, markup=False, highlight=False)
+        console.print(visible(note), markup=False, highlight=False)
 
 
 def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

@@ -14,11 +14,13 @@ from opbench.analysis.gap import gap_table
 from opbench.analysis.latency import latency, spending
 from opbench.analysis.locomo import METRICS, locomo_table
 from opbench.analysis.op import op_table
+from opbench.analysis.postprocessing import failures
 from opbench.analysis.prices import with_prices
 from opbench.analysis.tradeoff import UNITS, tradeoff
 from opbench.commands.options import Exclude, leave_out, print_json, print_table, rows_of, the_store, words
 from opbench.errors import UsageError
-from opbench.figures.answers import answers, gap_answers
+from opbench.figures.answers import answers, failed_sentence, gap_answers
+from opbench.sharing.marks import remarks
 from opbench.sharing.tables import csv_bytes
 from opbench.store.reading import find_run, read_run
 from opbench.store.rundata import RunData
@@ -75,18 +77,21 @@ _COLUMNS = {
         "op_high": "to",
         "op_p_holm": "p (Holm)",
         "op_verdict": "OP is",
+        "op_n": "n",
         "op_users": "users",
         "locomo_change": "Δ LoCoMo",
         "locomo_low": "from",
         "locomo_high": "to",
         "locomo_p_holm": "p (Holm)",
         "locomo_verdict": "LoCoMo is",
+        "locomo_n": "n",
         "locomo_users": "users",
         "pareto": "front",
         "locomo_per_op": "LoCoMo/OP",
         "seconds": "post s",
         "seconds_per_op": "s/OP",
         "usd_per_op": "$/OP",
+        "price_note": "remark",
     },
     TableKind.gap: {
         "model": "model",
@@ -126,6 +131,7 @@ _COLUMNS = {
         "response_completion_tokens": "resp. out",
         "cost_usd": "$",
         "n_done": "n",
+        "n_priced": "priced",
     },
 }
 
@@ -177,7 +183,9 @@ def table_command(
         )
         typer.echo(csv_bytes(marked).decode(), nl=False)
         return
-    notes = [*_notes(data, of, rule, first_only), *_answers(frame, of)]
+    notes = [*_notes(data, of, rule, first_only), *_of_a_part(frame, of), *_answers(frame, of)]
+    if of is TableKind.tradeoff and (said := failed_sentence(frame, failures(data.records_with("state")))):
+        notes.append(said)
     notes += [f"Left out: {', '.join(without)}."] if without else []
     if as_json:
         print_json(
@@ -196,6 +204,17 @@ def table_command(
         )
         return
     print_table(frame, _COLUMNS[of], title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
+
+
+def _of_a_part(frame: pd.DataFrame, of: TableKind) -> list[str]:
+    """What LoCoMo's number is, and which parts of the benchmarks the slice has none of."""
+    notes = []
+    metric = {TableKind.locomo: "metric_label", TableKind.tradeoff: "locomo_metric"}.get(of)
+    if metric:
+        notes += [f"LoCoMo: {each}." for each in dict.fromkeys(frame[metric])]
+    if "left_out" in frame and (gone := ", ".join(dict.fromkeys(each for each in frame["left_out"] if each))):
+        notes.append(f"The slice has none of: {gone}; averages are over the rest.")
+    return notes
 
 
 def _benchmark(name: str | None) -> Benchmark | None:
@@ -264,4 +283,5 @@ def _notes(data: RunData, of: TableKind, rule: Rule, first_only: bool) -> list[s
         notes.append("First speakers only.")
     if data.recorded:
         notes.append("Recorded elsewhere and imported.")
+    notes += [f"{mark}." for mark in remarks(data.provenance)]
     return notes

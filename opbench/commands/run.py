@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from opbench.commands.options import print_json, print_table, the_store, words
+from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
 from opbench.plugins import load_plugins
 from opbench.running.budget import register
@@ -112,7 +112,7 @@ def run_command(
         _print_status(status)
         _print_failures(store, status)
     if status.halted:
-        typer.echo(status.halted, err=True)
+        say(status.halted, err=True)
     # A pilot leaves the study incomplete on purpose.
     piloted = pilot is not None and progress.done == progress.to_do and not progress.errors
     if not (status.complete or piloted):
@@ -129,8 +129,8 @@ def _study(file: Path | None, given: dict[str, Any]) -> Study:
 
 
 async def _run(store: Store, prepared: Prepared, concurrency: int, budget: float | None, pilot: int | None) -> Progress:
-    typer.echo(f"run {prepared.run_id}  {len(prepared.instances)} instances × ", err=True, nl=False)
-    typer.echo(f"{len(prepared.study.configurations())} configurations, data: {prepared.corpus.source}", err=True)
+    say(f"run {prepared.run_id}  {len(prepared.instances)} instances × ", err=True, nl=False)
+    say(f"{len(prepared.study.configurations())} configurations, data: {prepared.corpus.source}", err=True)
     display = _Display(Console(stderr=True))
     try:
         with display:
@@ -194,7 +194,7 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
         print_json({"run_id": prepared.run_id, **estimate.to_dict()})
         return
     money = "unknown (no price in the registry)" if estimate.cost_usd is None else f"${estimate.cost_usd:,.4f}"
-    typer.echo(
+    say(
         f"run {prepared.run_id}: {estimate.to_do:,} of {estimate.planned:,} records to do\n"
         f"calls   at most {estimate.calls:,} (a driver that shares nothing: {estimate.calls_naive:,})\n"
         f"tokens  about {estimate.prompt_tokens:,} in, {estimate.completion_tokens:,} out\n"
@@ -203,7 +203,7 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
         f"basis   {estimate.basis}"
     )
     if estimate.ranges:
-        typer.echo(f"range   {', '.join(_ranges(estimate))} (95 %)")
+        say(f"range   {', '.join(_ranges(estimate))} (95 %)")
 
 
 def _ranges(estimate: Quote) -> Iterator[str]:
@@ -231,9 +231,9 @@ def status_command(
             print_json([state.to_dict() for state in states])
         elif states:
             for state in states:
-                typer.echo(_headline(state))
+                say(_headline(state))
         else:
-            typer.echo("No run in this store yet. Start one with 'opbench run'.")
+            say("No run in this store yet. Start one with 'opbench run'.")
         return
     state = run_status(store, find_run(store, run))
     if as_json:
@@ -255,18 +255,18 @@ def _headline(status: RunStatus) -> str:
 
 
 def _print_status(status: RunStatus) -> None:
-    typer.echo(_headline(status))
+    say(_headline(status))
     columns = ("model", "memory", "mitigation", "planned", "done", "errors")
     print_table(status.by_configuration, {column: column for column in columns})
 
 
 def _print_failures(store: Store, status: RunStatus) -> None:
     for kind, count in status.error_kinds.items():
-        typer.echo(f"errors, {kind}: {count}")
+        say(f"errors, {kind}: {count}")
     for reason, count in status.missing_reasons.items():
-        typer.echo(f"scores missing: {count} × {reason}")
+        say(f"scores missing: {count} × {reason}")
     if status.errors:
         for row in failures(store, status.run_id).head(5).itertuples(index=False):
-            typer.echo(f"  {row.instance} {row.memory}/{row.mitigation}: {row.reason}")
+            say(f"  {row.instance} {row.memory}/{row.mitigation}: {row.reason}")
     if status.errors or status.retriable:
-        typer.echo("The same command again tries these again.")
+        say("The same command again tries these again.")

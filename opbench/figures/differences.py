@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
-from plotly.subplots import make_subplots
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 
 _NAMES = {"op": "OP-Bench", "locomo": "LoCoMo"}
 #: Bins of 10 points to both sides of those that are equal.
@@ -37,35 +37,31 @@ def spread_of_changes(frame: pd.DataFrame, mark: str = "", title: str = "Changes
     benchmarks = list(dict.fromkeys(bins["benchmark"]))
     totals = bins.groupby("benchmark")["n"].sum()
     heads = [f"{_NAMES[name]}, n = {theme.count(totals[name])}" for name in benchmarks]
-    figure = make_subplots(rows=max(1, len(benchmarks)), cols=1, subplot_titles=heads, vertical_spacing=0.26)
+    drawing = Drawing(heads, rows=max(1, len(benchmarks)), spacing=0.26)
     for row, name in enumerate(benchmarks, start=1):
         mine = bins[bins["benchmark"] == name]
         colours = [
             theme.GREY if place == 0 else sample_colorscale(theme.DIVERGING, [_shade(place)])[0]
             for place in mine["bin"]
         ]
-        figure.add_trace(
-            go.Bar(
-                x=mine["bin"],
-                y=mine["n"],
-                marker={"color": colours, "line": {"color": theme.GREY, "width": 0.5}},
-                text=[theme.count(n) if n else "" for n in mine["n"]],
-                textposition="outside",
-                cliponaxis=False,
-                customdata=mine[["change"]],
-                hovertemplate="<b>%{customdata[0]}</b><br>%{y:,} instances<extra></extra>",
-                showlegend=False,
-            ),
-            row=row,
-            col=1,
+        drawing.add(
+            "bar",
+            row,
+            x=mine["bin"].tolist(),
+            y=mine["n"].tolist(),
+            marker={"color": colours, "line": {"color": theme.GREY, "width": 0.5}},
+            text=[theme.count(n) if n else "" for n in mine["n"]],
+            textposition="outside",
+            cliponaxis=False,
+            customdata=[[change] for change in mine["change"]],
+            hovertemplate="<b>%{customdata[0]}</b><br>%{y:,} instances<extra></extra>",
+            showlegend=False,
         )
-    theme.finish(figure, title, mark, height=110 + 250 * max(1, len(benchmarks)), legend=False)
     marked = [-10, -5, 0, 5, 10]
     words = ["−100", "−50", "equal", "+50", "+100"]
-    figure.update_xaxes(tickvals=marked, ticktext=words, range=[-10.7, 10.7], title_text="change, points")
-    figure.update_yaxes(title_text="instances", rangemode="tozero", title_font_size=12)
-    figure.update_layout(bargap=0.08)
-    return figure
+    drawing.x(title="change, points", tickvals=marked, ticktext=words, range=[-10.7, 10.7])
+    drawing.y(title="instances", rangemode="tozero")
+    return drawing.figure(title, mark, height=110 + 250 * max(1, len(benchmarks)), legend=False, bargap=0.08)
 
 
 def _shade(place: int) -> float:

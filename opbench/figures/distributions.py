@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing, Part
 from opbench.figures.latency import (
     COLOURS,
     STAGES,
@@ -42,51 +43,44 @@ def spread_boxes(frame: pd.DataFrame, stage: str, mark: str = "", title: str = "
         column: [float(cell[column]) / 1000.0 for _, cell in happened]
         for column in ("p0_ms", "p5_ms", "p25_ms", "p50_ms", "p75_ms", "p95_ms", "p100_ms", "mean_ms")
     }
-    hover = {
+    hover: Part = {
         "customdata": [_hover(cell) for _, cell in happened],
         "hovertemplate": "<b>%{y}</b><br>%{customdata}<extra></extra>",
     }
-    figure = go.Figure(
-        [
-            go.Box(
-                y=y,
-                lowerfence=seconds["p5_ms"],
-                q1=seconds["p25_ms"],
-                median=seconds["p50_ms"],
-                q3=seconds["p75_ms"],
-                upperfence=seconds["p95_ms"],
-                orientation="h",
-                marker_color=COLOURS[stage],
-                line_width=1.5,
-                hoverinfo="skip",
-                showlegend=False,
-            ),
-            _marks(y, seconds["p50_ms"], "median", opacity=0, showlegend=False, **hover),
-            _marks(y, seconds["mean_ms"], "mean", marker=_diamond(stage), **hover),
-            _marks(
-                y,
-                seconds["p100_ms"],
-                "longest",
-                marker={"symbol": "circle-open", "color": theme.GREY},
-                **hover,
-            ),
-        ]
+    drawing = Drawing()
+    drawing.add(
+        "box",
+        y=y,
+        lowerfence=seconds["p5_ms"],
+        q1=seconds["p25_ms"],
+        median=seconds["p50_ms"],
+        q3=seconds["p75_ms"],
+        upperfence=seconds["p95_ms"],
+        orientation="h",
+        marker={"color": COLOURS[stage]},
+        line={"width": 1.5},
+        hoverinfo="skip",
+        showlegend=False,
     )
+    looks: tuple[tuple[str, str, Part], ...] = (
+        ("p50_ms", "median", {"opacity": 0, "showlegend": False}),
+        ("mean_ms", "mean", {"marker": _diamond(stage)}),
+        ("p100_ms", "longest", {"marker": {"symbol": "circle-open", "color": theme.GREY}}),
+    )
+    for column, name, look in looks:
+        drawing.add("scatter", y=y, x=seconds[column], mode="markers", name=name, **look, **hover)
     for missing in (name for name, cell in zip(names, cells, strict=True) if not cell["n"]):
-        figure.add_annotation(
-            x=0.01, xref="paper", xanchor="left", y=missing, text="didn't happen", showarrow=False, opacity=0.7
-        )
-    theme.finish(figure, title or f"Spread: {_head(stage)}", mark, height=bar_height(rows))
-    _time_axis(figure, min(seconds["p5_ms"], default=0.0), max(seconds["p100_ms"], default=0.0))
-    figure.update_yaxes(
+        drawing.note(x=0.01, xref="paper", xanchor="left", y=missing, text="didn't happen", opacity=0.7)
+    _time_axis(drawing, min(seconds["p5_ms"], default=0.0), max(seconds["p100_ms"], default=0.0))
+    drawing.y(
         type="category",
         categoryorder="array",
         categoryarray=names[::-1],
         range=[-0.6, len(names) - 0.4],
         showgrid=False,
     )
-    legend_below(figure)
-    return figure
+    height = bar_height(rows)
+    return drawing.figure(title or f"Spread: {_head(stage)}", mark, height=height, legend=legend_below(height))
 
 
 def spread_curves(frame: pd.DataFrame, stage: str, mark: str = "", title: str = "") -> go.Figure:
@@ -99,7 +93,7 @@ def spread_curves(frame: pd.DataFrame, stage: str, mark: str = "", title: str = 
     colours = theme.palette(list(dict.fromkeys(row[2] for row in rows)))
     kinds = list(dict.fromkeys((row[0], row[1]) for row in rows))
     percentiles = {name: int(match[1]) for name in part if (match := _PERCENTILE.fullmatch(str(name)))}
-    figure = go.Figure()
+    drawing = Drawing()
     shortest, longest = [], []
     cells: list[Cell] = part.to_dict("records")
     for row, name, cell in zip(rows, row_names(rows), cells, strict=True):
@@ -109,44 +103,34 @@ def spread_curves(frame: pd.DataFrame, stage: str, mark: str = "", title: str = 
         shortest.append(seconds[0])
         longest.append(seconds[-1])
         label = name.replace("<br>", " · ")
-        figure.add_trace(
-            go.Scatter(
-                x=seconds,
-                y=list(percentiles.values()),
-                mode="lines",
-                name=label,
-                line={"color": colours[row[2]], "dash": _DASHES[kinds.index((row[0], row[1])) % len(_DASHES)]},
-                customdata=[theme.milliseconds(1000.0 * value) for value in seconds],
-                hovertemplate=f"<b>{label}</b><br>%{{y}} % took at most %{{customdata}}<br>"
-                f"{'<br>'.join(counted(cell))}<extra></extra>",
-            )
+        drawing.add(
+            "scatter",
+            x=seconds,
+            y=list(percentiles.values()),
+            mode="lines",
+            name=label,
+            line={"color": colours[row[2]], "dash": _DASHES[kinds.index((row[0], row[1])) % len(_DASHES)]},
+            customdata=[theme.milliseconds(1000.0 * value) for value in seconds],
+            hovertemplate=f"<b>{label}</b><br>%{{y}} % took at most %{{customdata}}<br>"
+            f"{'<br>'.join(counted(cell))}<extra></extra>",
         )
-    theme.finish(figure, title or f"Ready by then: {_head(stage)}", mark, height=440 + 12 * len(rows))
-    _time_axis(figure, min(shortest, default=0.0), max(longest, default=0.0))
-    figure.update_yaxes(title_text="records, %", title_font_size=12, range=[0, 101])
-    legend_below(figure)
-    return figure
+    _time_axis(drawing, min(shortest, default=0.0), max(longest, default=0.0))
+    drawing.y(title="records, %", range=[0, 101])
+    height = 440 + 12 * len(rows)
+    return drawing.figure(title or f"Ready by then: {_head(stage)}", mark, height=height, legend=legend_below(height))
 
 
-def _marks(y: list[str], x: list[float], name: str, **more: object) -> go.Scatter:
-    return go.Scatter(y=y, x=x, mode="markers", name=name, **more)
-
-
-def _diamond(stage: str) -> dict[str, object]:
+def _diamond(stage: str) -> Part:
     return {"symbol": "diamond", "size": 9, "color": COLOURS[stage], "line": {"color": "#ffffff", "width": 1.5}}
 
 
-def _time_axis(figure: go.Figure, shortest: float, longest: float) -> None:
-    figure.update_xaxes(title_text="seconds", title_font_size=12, rangemode="tozero")
+def _time_axis(drawing: Drawing, shortest: float, longest: float) -> None:
     if shortest > 0 and longest > LONG_TAIL * shortest:
         ticks = _decimal_ticks(shortest, longest)
-        figure.update_xaxes(
-            type="log",
-            title_text="seconds, logarithmic",
-            rangemode="normal",
-            tickvals=ticks,
-            ticktext=[f"{tick:g}" for tick in ticks],
-        )
+        names = [f"{tick:g}" for tick in ticks]
+        drawing.x(title="seconds, logarithmic", type="log", rangemode="normal", tickvals=ticks, ticktext=names)
+    else:
+        drawing.x(title="seconds", rangemode="tozero")
 
 
 def _decimal_ticks(low: float, high: float) -> list[float]:

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing, Part
 
 STAGES = {"retrieval": "memory retrieval", "post": "post-processing", "response": "model response"}
 COLOURS = dict(zip(STAGES, theme.PALETTE, strict=False)) | {"total": theme.PALETTE[3]}
@@ -28,53 +29,52 @@ def latency_bars(frame: pd.DataFrame, mark: str = "", title: str = "Latency by s
     rows = configurations(frame)
     names = row_names(rows)
     cells: dict[Row, Cell] = {(*_row(cell), str(cell["stage"])): cell for cell in frame.to_dict("records")}
-    figure = go.Figure()
+    drawing = Drawing()
     for stage, head in STAGES.items():
         found = [cells.get((*row, stage)) for row in rows]
-        figure.add_trace(
-            go.Bar(
-                y=names,
-                x=[_seconds(cell) for cell in found],
-                orientation="h",
-                name=head,
-                marker_color=COLOURS[stage],
-                customdata=[_hover(cell) for cell in found],
-                hovertemplate=f"<b>%{{y}}</b><br>{head}<br>%{{customdata}}<extra></extra>",
-            )
+        drawing.add(
+            "bar",
+            y=names,
+            x=[_seconds(cell) for cell in found],
+            orientation="h",
+            name=head,
+            marker={"color": COLOURS[stage]},
+            customdata=[_hover(cell) for cell in found],
+            hovertemplate=f"<b>%{{y}}</b><br>{head}<br>%{{customdata}}<extra></extra>",
         )
     totals = [cells.get((*row, "total")) for row in rows]
     lengths = [sum(_seconds(cells.get((*row, stage))) or 0.0 for stage in STAGES) for row in rows]
-    figure.add_trace(
-        go.Scatter(
-            y=names,
-            x=lengths,
-            mode="text",
-            text=[theme.milliseconds(float("nan") if cell is None else cell["mean_ms"]) for cell in totals],
-            texttemplate="\u2002%{text}",
-            textposition="middle right",
-            cliponaxis=False,
-            name="total",
-            showlegend=False,
-            customdata=[_hover(cell) for cell in totals],
-            hovertemplate="<b>%{y}</b><br>total<br>%{customdata}<extra></extra>",
-        )
+    drawing.add(
+        "scatter",
+        y=names,
+        x=lengths,
+        mode="text",
+        text=[theme.milliseconds(float("nan") if cell is None else cell["mean_ms"]) for cell in totals],
+        texttemplate="\u2002%{text}",
+        textposition="middle right",
+        cliponaxis=False,
+        name="total",
+        showlegend=False,
+        customdata=[_hover(cell) for cell in totals],
+        hovertemplate="<b>%{y}</b><br>total<br>%{customdata}<extra></extra>",
     )
-    return stacked(figure, rows, max(lengths, default=0.0), "seconds, mean", title, mark)
+    return stacked(drawing, rows, max(lengths, default=0.0), "seconds, mean", title, mark, bar_height(rows))
 
 
-def stacked(figure: go.Figure, rows: list[Row], longest: float, unit: str, title: str, mark: str) -> go.Figure:
-    """Lay out stacked bars of configurations: first on top, room for the text behind the longest."""
-    theme.finish(figure, title, mark, height=bar_height(rows))
-    figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
-    legend_below(figure)
-    figure.update_xaxes(title_text=unit, title_font_size=12, range=[0, longest * 1.22 or 1.0])
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
-    return figure
+def stacked(
+    drawing: Drawing, rows: list[Row], longest: float, unit: str, title: str, mark: str, height: int, **x: Any
+) -> go.Figure:
+    """Lay out stacked bars of configurations: first on top, room for the text behind the longest. `x`: more of its
+    axis."""
+    drawing.x(title=unit, range=[0, longest * 1.22 or 1.0], **x)
+    drawing.y(autorange="reversed", type="category", showgrid=False)
+    legend = legend_below(bar_height(rows)) | {"traceorder": "normal"}
+    return drawing.figure(title, mark, height=height, legend=legend, barmode="stack", bargap=0.25)
 
 
-def legend_below(figure: go.Figure, gap: float = 62.0) -> None:
-    """The legend `gap` pixels under the plot, however high the figure is."""
-    figure.update_layout(legend_y=-gap / max(figure.layout.height - 150, 100))
+def legend_below(height: int, gap: float = 62.0) -> Part:
+    """The legend `gap` pixels under the plot of a figure that is `height` pixels high."""
+    return {"y": -gap / max(height - 150, 100)}
 
 
 def bar_height(rows: list[Row]) -> int:

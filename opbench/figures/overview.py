@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 
 #: Each memory system's colour, dash and marker, in this order; told apart without colour as well.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -43,56 +43,51 @@ def op_by_memory(frame: pd.DataFrame, mark: str = "", title: str = "OP-Bench ave
     counts = [int((frame["model"] == model).sum()) or 1 for model in models]
     heads = [f"<b>{theme.escape(model)}</b>" for model in models]
     height = 100 + sum(26 * count + 34 for count in counts)
-    figure = make_subplots(
+    drawing = Drawing(
+        heads,
         rows=len(models),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=counts,
-        vertical_spacing=34 / height,
-        subplot_titles=heads,
+        heights=counts,
+        spacing=34 / height,
+        shared_x=True,
+        head={"x": 0, "xanchor": "left", "font": {"size": 13}},
     )
-    figure.update_annotations(x=0, xanchor="left", font_size=13)
     for row, model in enumerate(models, start=1):
         cells: list[dict[Any, Any]] = frame[frame["model"] == model].to_dict("records")
         known = [not pd.isna(cell["op"]) for cell in cells]
-        figure.add_trace(
-            go.Bar(
-                x=[float(cell["op"]) if there else 0.0 for cell, there in zip(cells, known, strict=True)],
-                y=[theme.label(str(cell["memory"])) for cell in cells],
-                orientation="h",
-                marker_color=[look[cell["memory"]]["color"] for cell in cells],
-                customdata=[_hover(cell) for cell in cells],
-                hovertemplate=f"<b>{theme.escape(model)} · %{{y}}</b><br>%{{customdata}}<extra></extra>",
-                showlegend=False,
-            ),
-            row=row,
-            col=1,
+        names = [theme.label(str(cell["memory"])) for cell in cells]
+        drawing.add(
+            "bar",
+            row,
+            x=[float(cell["op"]) if there else 0.0 for cell, there in zip(cells, known, strict=True)],
+            y=names,
+            orientation="h",
+            marker={"color": [look[cell["memory"]]["color"] for cell in cells]},
+            customdata=[_hover(cell) for cell in cells],
+            hovertemplate=f"<b>{theme.escape(model)} · %{{y}}</b><br>%{{customdata}}<extra></extra>",
+            showlegend=False,
         )
         # In a column of their own: at the bars' ends they would cross the line of BASE.
-        figure.add_trace(
-            go.Scatter(
-                x=[_COLUMN] * len(cells),
-                y=[theme.label(str(cell["memory"])) for cell in cells],
-                mode="text",
-                text=[_written(cell) for cell in cells],
-                textposition="middle right",
-                cliponaxis=False,
-                hoverinfo="skip",
-                showlegend=False,
-            ),
-            row=row,
-            col=1,
+        drawing.add(
+            "scatter",
+            row,
+            x=[_COLUMN] * len(cells),
+            y=names,
+            mode="text",
+            text=[_written(cell) for cell in cells],
+            textposition="middle right",
+            cliponaxis=False,
+            hoverinfo="skip",
+            showlegend=False,
         )
         base = [
             float(cell["op"]) for cell, there in zip(cells, known, strict=True) if there and cell["memory"] == "base"
         ]
         if base:
-            figure.add_vline(x=base[0], line={"color": theme.GREY, "dash": "dash", "width": 1.5}, row=row, col=1)
-    theme.finish(figure, title, mark, height=height, legend=False)
-    figure.update_xaxes(range=[0, _COLUMN + 42], tickvals=[0, 25, 50, 75, 100], title_font_size=12)
-    figure.update_xaxes(title_text="points, higher is less over-personalised", row=len(models), col=1)
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
-    return figure
+            drawing.upright(base[0], {"color": theme.GREY, "dash": "dash", "width": 1.5}, row)
+    drawing.x(range=[0, _COLUMN + 42], tickvals=[0, 25, 50, 75, 100])
+    drawing.x(len(models), title="points, higher is less over-personalised")
+    drawing.y(autorange="reversed", type="category", showgrid=False)
+    return drawing.figure(title, mark, height=height, legend=False)
 
 
 def _written(cell: dict[Any, Any]) -> str:

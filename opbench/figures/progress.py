@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 
 #: More columns than these have slanted names; with so many records planned, a narrow one has no room for the counts.
 _STRAIGHT = 3
@@ -34,36 +35,36 @@ def progress_grid(frame: pd.DataFrame, title: str = "Records done", mark: str = 
         f"{theme.label(memory)}<br><sub>{theme.escape(model)}</sub>" if several else theme.label(memory)
         for model, memory in rows
     ]
-    figure = go.Figure(
-        go.Heatmap(
-            z=[[_share(cell) for cell in line] for line in found],
-            x=[theme.label(name) if slanted else _wrapped(theme.label(name)) for name in columns],
-            y=names,
-            text=[[_text(cell, short) for cell in line] for line in found],
-            texttemplate="%{text}",
-            textfont={"color": theme.CELL_TEXT, "size": 11},
-            customdata=[
-                [_hover(cell, *row, column) for cell, column in zip(line, columns, strict=True)]
-                for row, line in zip(rows, found, strict=True)
-            ],
-            hovertemplate="%{customdata}<extra></extra>",
-            hoverongaps=True,
-            colorscale=theme.SEQUENTIAL,
-            zmin=0,
-            zmax=1,
-            showscale=False,
-            xgap=2,
-            ygap=2,
-        )
+    drawing = Drawing()
+    drawing.add(
+        "heatmap",
+        z=[[_share(cell) for cell in line] for line in found],
+        x=[theme.label(name) if slanted else _wrapped(theme.label(name)) for name in columns],
+        y=names,
+        text=[[_text(cell, short) for cell in line] for line in found],
+        texttemplate="%{text}",
+        textfont={"color": theme.CELL_TEXT, "size": 11},
+        customdata=[
+            [_hover(cell, *row, column) for cell, column in zip(line, columns, strict=True)]
+            for row, line in zip(rows, found, strict=True)
+        ],
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=True,
+        colorscale=theme.SEQUENTIAL,
+        zmin=0,
+        zmax=1,
+        showscale=False,
+        xgap=2,
+        ygap=2,
     )
     lines = 2 if short else 3
     tall = 20 + 13 * (lines if (frame["errors"] > 0).any() else lines - 1)
-    theme.finish(figure, title, mark, height=(230 if slanted else 165) + tall * max(len(rows), 2), legend=False)
-    figure.update_xaxes(title_text="post-processor", title_font_size=12, showgrid=False, type="category")
-    figure.update_xaxes(tickangle=-35 if slanted else 0, tickfont_size=11)
+    drawing.x(title="post-processor", showgrid=False, type="category")
+    drawing.x(tickangle=-35 if slanted else 0, tickfont={"size": 11})
     heading = "memory system · model" if several else "memory system"
-    figure.update_yaxes(title_text=heading, title_font_size=12, autorange="reversed", showgrid=False, type="category")
-    return figure
+    drawing.y(title=heading, autorange="reversed", showgrid=False, type="category")
+    height = (230 if slanted else 165) + tall * max(len(rows), 2)
+    return drawing.figure(title, mark, height=height, legend=False)
 
 
 def _wrapped(name: str) -> str:

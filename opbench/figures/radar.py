@@ -18,10 +18,10 @@ def radar(table: pd.DataFrame, mark: str = "", title: str = "Sub-scores") -> go.
     memories = [str(column) for column in table.columns if column != "subtype"]
     look = styles(memories)
     spokes = [theme.label(str(subtype)).replace(" ", "<br>") for subtype in table["subtype"]]
-    figure = go.Figure()
+    traces = []
     for memory in memories:
         values = [None if pd.isna(value) else float(value) for value in table[memory]]
-        figure.add_trace(
+        traces.append(
             go.Scatterpolar(
                 r=[*values, values[0]],
                 theta=[*spokes, spokes[0]],
@@ -34,26 +34,23 @@ def radar(table: pd.DataFrame, mark: str = "", title: str = "Sub-scores") -> go.
                 hovertemplate="<b>%{fullData.name}</b><br>%{theta}: %{customdata} points<extra></extra>",
             )
         )
-    theme.finish(figure, title, mark, height=440)
     grid = "rgba(138,138,138,0.35)"
-    figure.update_layout(
-        margin={"l": 56, "r": 56, "t": 96 if mark else 76, "b": 8},
-        polar={
-            "bgcolor": "rgba(0,0,0,0)",
-            "radialaxis": {
-                "range": [0, 100],
-                "tickvals": [25, 50, 75, 100],
-                "angle": 90,
-                "tickangle": 90,
-                "gridcolor": grid,
-                "linecolor": grid,
-                "tickfont": {"size": 10},
-            },
-            "angularaxis": {"rotation": 90, "direction": "clockwise", "gridcolor": grid, "linecolor": grid},
+    layout = theme.layout(title, mark, height=440, legend={"y": -0.12})
+    layout["margin"] = {"l": 56, "r": 56, "t": 96 if mark else 76, "b": 8}
+    layout["polar"] = {
+        "bgcolor": "rgba(0,0,0,0)",
+        "radialaxis": {
+            "range": [0, 100],
+            "tickvals": [25, 50, 75, 100],
+            "angle": 90,
+            "tickangle": 90,
+            "gridcolor": grid,
+            "linecolor": grid,
+            "tickfont": {"size": 10},
         },
-        legend={"y": -0.12},
-    )
-    return figure
+        "angularaxis": {"rotation": 90, "direction": "clockwise", "gridcolor": grid, "linecolor": grid},
+    }
+    return go.Figure(traces, layout)
 
 
 def _points(value: float | None) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 
 #: Blue and a grey that shows on both themes; told apart by marker too.
 _PRINTED, _RECOMPUTED = theme.GREY, theme.PALETTE[0]
@@ -21,21 +22,20 @@ def drop_ranking(frame: pd.DataFrame, rule: str, mark: str = "", title: str = "D
     """
     names = [f"{theme.escape(row.model)}<br>{theme.label(str(row.memory))}" for row in frame.itertuples()]
     cells: list[dict[Any, Any]] = frame.to_dict("records")
-    figure = go.Figure()
+    drawing = Drawing()
     line_x: list[float | None] = []
     line_y: list[str | None] = []
     for name, cell in zip(names, cells, strict=True):
         line_x += [cell["published_drop"], cell["drop"], None]
         line_y += [name, name, None]
-    figure.add_trace(
-        go.Scatter(
-            x=line_x,
-            y=line_y,
-            mode="lines",
-            line={"color": _PRINTED, "width": 2},
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    drawing.add(
+        "scatter",
+        x=line_x,
+        y=line_y,
+        mode="lines",
+        line={"color": _PRINTED, "width": 2},
+        hoverinfo="skip",
+        showlegend=False,
     )
     hover = [_hover(cell) for cell in cells]
     for column, label, marker in (
@@ -46,27 +46,24 @@ def drop_ranking(frame: pd.DataFrame, rule: str, mark: str = "", title: str = "D
         ),
         ("drop", f"recomputed: {rule}", {"symbol": "circle", "color": _RECOMPUTED, "size": 11}),
     ):
-        figure.add_trace(
-            go.Scatter(
-                x=list(frame[column]),
-                y=names,
-                mode="markers",
-                name=theme.escape(label),
-                marker=marker,
-                customdata=hover,
-                hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
-            )
+        drawing.add(
+            "scatter",
+            x=frame[column].tolist(),
+            y=names,
+            mode="markers",
+            name=theme.escape(label),
+            marker=marker,
+            customdata=hover,
+            hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
         )
     low = 5 * int(min(frame["published_drop"].min(), frame["drop"].min()) // 5)
     high = 5 * int(max(frame["published_drop"].max(), frame["drop"].max()) // 5 + 1)
     room = 0.16 * (high - low)
     for name, cell in zip(names, cells, strict=True):
-        figure.add_annotation(x=high + room, y=name, text=moved(cell["moved"]), showarrow=False, xanchor="right")
-    theme.finish(figure, title, mark, height=130 + 36 * max(len(frame), 2))
-    figure.update_xaxes(range=[low, high + room], title_text="% below BASE of the same model", title_font_size=12)
-    figure.update_yaxes(autorange="reversed", type="category", tickfont_size=11)
-    figure.update_layout(legend={"y": -0.1})
-    return figure
+        drawing.note(x=high + room, y=name, text=moved(cell["moved"]), xanchor="right")
+    drawing.x(title="% below BASE of the same model", range=[low, high + room])
+    drawing.y(autorange="reversed", type="category", tickfont={"size": 11})
+    return drawing.figure(title, mark, height=130 + 36 * max(len(frame), 2), legend={"y": -0.1})
 
 
 def moved(places: int) -> str:

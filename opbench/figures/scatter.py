@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from opbench.analysis.tradeoff import front
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing, Part
 from opbench.figures.tradeoff import PANELS, hover
 
 FRONT = "Pareto front"
@@ -28,32 +29,29 @@ def tradeoff_scatter(frame: pd.DataFrame, unit: str, mark: str = "", title: str 
     methods, controls = (told[told["control"].astype(bool) == apart] for apart in (False, True))
     names = list(methods["mitigation"])
     colours = theme.palette(names)
-    figure = go.Figure()
-    _add_front(figure, methods)
-    figure.add_trace(
-        go.Scatter(
-            x=[0],
-            y=[0],
-            mode="markers",
-            name=WITHOUT,
-            marker={"symbol": "x", "size": 11, "color": theme.GREY},
-            hovertemplate=f"<b>{WITHOUT}</b><br>the memory system as it is<extra></extra>",
-        )
+    drawing = Drawing()
+    _add_front(drawing, methods)
+    drawing.add(
+        "scatter",
+        x=[0],
+        y=[0],
+        mode="markers",
+        name=WITHOUT,
+        marker={"symbol": "x", "size": 11, "color": theme.GREY},
+        hovertemplate=f"<b>{WITHOUT}</b><br>the memory system as it is<extra></extra>",
     )
     for place, row in enumerate(methods.to_dict("records")):
         marker = {"symbol": _SYMBOLS[place % len(_SYMBOLS)], "size": 12, "color": colours[row["mitigation"]]}
-        figure.add_trace(_point(row, unit, marker))
+        drawing.add("scatter", **_point(row, unit, marker))
     for place, row in enumerate(controls.to_dict("records")):
         point = _point(row, unit, {"symbol": "diamond-open", "size": 11, "color": theme.GREY}, "control: ")
-        figure.add_trace(point.update(name=CONTROLS, legendgroup=CONTROLS, showlegend=place == 0))
-    theme.finish(figure, title, mark, height=500)
-    figure.update_xaxes(title_text=f"{PANELS['op']}, {unit}<br>less over-personalised →", title_font_size=12)
-    figure.update_yaxes(title_text=f"{PANELS['locomo']}, {unit}<br>better recall →", title_font_size=12)
-    figure.update_layout(legend={"y": -0.28})
-    return figure
+        drawing.add("scatter", **point | {"name": CONTROLS, "legendgroup": CONTROLS, "showlegend": place == 0})
+    drawing.x(title=f"{PANELS['op']}, {unit}<br>less over-personalised →")
+    drawing.y(title=f"{PANELS['locomo']}, {unit}<br>better recall →")
+    return drawing.figure(title, mark, height=500, legend={"y": -0.28})
 
 
-def _add_front(figure: go.Figure, methods: pd.DataFrame) -> None:
+def _add_front(drawing: Drawing, methods: pd.DataFrame) -> None:
     """A line through the front, going without included where nothing beats it on both."""
     scores = methods[["op_points", "locomo_points"]].to_numpy(dtype=np.float64)
     places = methods[["op_change", "locomo_change"]].to_numpy(dtype=np.float64)
@@ -62,32 +60,31 @@ def _add_front(figure: go.Figure, methods: pd.DataFrame) -> None:
     if len(line) < 2:
         return
     line = line[line[:, 0].argsort()]
-    figure.add_trace(
-        go.Scatter(
-            x=line[:, 0],
-            y=line[:, 1],
-            mode="lines",
-            name=FRONT,
-            line={"color": theme.GREY, "dash": "dot", "width": 2},
-            hoverinfo="skip",
-        )
+    drawing.add(
+        "scatter",
+        x=line[:, 0].tolist(),
+        y=line[:, 1].tolist(),
+        mode="lines",
+        name=FRONT,
+        line={"color": theme.GREY, "dash": "dot", "width": 2},
+        hoverinfo="skip",
     )
 
 
-def _point(row: dict[Any, Any], unit: str, marker: dict[str, Any], before: str = "") -> go.Scatter:
+def _point(row: dict[Any, Any], unit: str, marker: dict[str, Any], before: str = "") -> Part:
     name = f"{before}{theme.label(row['mitigation'])}"
     on_front = f"<br>on the {FRONT}" if row["pareto"] else ""
     text = "<br>".join(f"<b>{panel}</b>: {hover(row, benchmark, unit)}" for benchmark, panel in PANELS.items())
-    return go.Scatter(
-        x=[row["op_change"]],
-        y=[row["locomo_change"]],
-        mode="markers",
-        name=name,
-        marker=marker,
-        error_x=_bar(row, "op", marker["color"]),
-        error_y=_bar(row, "locomo", marker["color"]),
-        hovertemplate=f"<b>{name}</b>{on_front}<br>{text}<extra></extra>",
-    )
+    return {
+        "x": [row["op_change"]],
+        "y": [row["locomo_change"]],
+        "mode": "markers",
+        "name": name,
+        "marker": marker,
+        "error_x": _bar(row, "op", marker["color"]),
+        "error_y": _bar(row, "locomo", marker["color"]),
+        "hovertemplate": f"<b>{name}</b>{on_front}<br>{text}<extra></extra>",
+    }
 
 
 def _bar(row: dict[Any, Any], benchmark: str, colour: str) -> dict[str, Any] | None:

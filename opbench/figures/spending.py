@@ -6,6 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing, Part
 from opbench.figures.latency import COLOURS, Cell, bar_height, configurations, row_names, stacked
 
 _PALE = "80"  # half opaque, as the last two digits of a colour
@@ -26,24 +27,23 @@ def token_bars(frame: pd.DataFrame, mark: str = "", title: str = "Tokens per que
     rows = configurations(frame)
     names = row_names(rows)
     cells: list[Cell] = frame.to_dict("records")
-    figure = go.Figure()
+    drawing = Drawing()
     for column, head, colour in _PARTS:
-        figure.add_trace(
-            go.Bar(
-                y=names,
-                x=[None if pd.isna(cell[column]) else float(cell[column]) for cell in cells],
-                orientation="h",
-                name=head,
-                marker_color=colour,
-                customdata=[_tokens(cell, column) for cell in cells],
-                hovertemplate=f"<b>%{{y}}</b><br>{head}<br>%{{customdata}}<extra></extra>",
-            )
+        drawing.add(
+            "bar",
+            y=names,
+            x=[None if pd.isna(cell[column]) else float(cell[column]) for cell in cells],
+            orientation="h",
+            name=head,
+            marker={"color": colour},
+            customdata=[_tokens(cell, column) for cell in cells],
+            hovertemplate=f"<b>%{{y}}</b><br>{head}<br>%{{customdata}}<extra></extra>",
         )
     known = [[float(cell[column]) for column, *_ in _PARTS if not pd.isna(cell[column])] for cell in cells]
     texts = [f"{sum(parts):,.0f}" if parts else theme.MISSING for parts in known]
-    figure.add_trace(_ends(names, [sum(parts) for parts in known], texts))
+    drawing.add("scatter", **_ends(names, [sum(parts) for parts in known], texts))
     longest = max((sum(parts) for parts in known), default=0.0)
-    return stacked(figure, rows, longest, "tokens per query, mean", title, mark)
+    return stacked(drawing, rows, longest, "tokens per query, mean", title, mark, bar_height(rows))
 
 
 def cost_bars(frame: pd.DataFrame, mark: str = "", title: str = "Cost of 1,000 queries") -> go.Figure:
@@ -58,25 +58,21 @@ def cost_bars(frame: pd.DataFrame, mark: str = "", title: str = "Cost of 1,000 q
         None if pd.isna(cell["cost_usd_per_1000"]) else float(cell["cost_usd_per_1000"]) for cell in cells
     ]
     texts = ["price unknown" if cost is None else dollars(cost) for cost in costs]
-    figure = go.Figure(
-        [
-            go.Bar(
-                y=names,
-                x=costs,
-                orientation="h",
-                marker_color=theme.PALETTE[0],
-                showlegend=False,
-                customdata=[_priced(cell) for cell in cells],
-                hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
-            ),
-            _ends(names, [cost or 0.0 for cost in costs], texts),
-        ]
+    drawing = Drawing()
+    drawing.add(
+        "bar",
+        y=names,
+        x=costs,
+        orientation="h",
+        marker={"color": theme.PALETTE[0]},
+        showlegend=False,
+        customdata=[_priced(cell) for cell in cells],
+        hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
     )
+    drawing.add("scatter", **_ends(names, [cost or 0.0 for cost in costs], texts))
     longest = max((cost for cost in costs if cost), default=0.0)
-    stacked(figure, rows, longest, "US dollars per 1,000 queries", title, mark)
-    figure.update_layout(height=bar_height(rows) - 40)
-    figure.update_xaxes(tickprefix="$")
-    return figure
+    height = bar_height(rows) - 40
+    return stacked(drawing, rows, longest, "US dollars per 1,000 queries", title, mark, height, tickprefix="$")
 
 
 def dollars(amount: float) -> str:
@@ -86,19 +82,19 @@ def dollars(amount: float) -> str:
     return f"${amount:,.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.2g}"
 
 
-def _ends(names: list[str], lengths: list[float], texts: list[str]) -> go.Scatter:
+def _ends(names: list[str], lengths: list[float], texts: list[str]) -> Part:
     """The text behind each bar."""
-    return go.Scatter(
-        y=names,
-        x=lengths,
-        mode="text",
-        text=texts,
-        texttemplate="\u2002%{text}",
-        textposition="middle right",
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    return {
+        "y": names,
+        "x": lengths,
+        "mode": "text",
+        "text": texts,
+        "texttemplate": "\u2002%{text}",
+        "textposition": "middle right",
+        "cliponaxis": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
 
 
 def _tokens(cell: Cell, column: str) -> str:

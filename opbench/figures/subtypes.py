@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from opbench.analysis.op import SUBSCORE_COLUMNS
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 
 
 def op_by_subtype(frame: pd.DataFrame, mark: str = "", title: str = "OP-Bench by subtype") -> go.Figure:
@@ -20,28 +21,28 @@ def op_by_subtype(frame: pd.DataFrame, mark: str = "", title: str = "OP-Bench by
     z = [
         [None if pd.isna(value) else float(value) for value in row] for row in frame[list(heads)].to_numpy(dtype=float)
     ]
-    figure = go.Figure(
-        go.Heatmap(
-            z=z,
-            x=list(heads.values()),
-            y=y,
-            text=[[theme.points(float("nan") if value is None else value) for value in row] for row in z],
-            texttemplate="%{text}",
-            textfont={"color": theme.CELL_TEXT},
-            hovertemplate="<b>%{y}</b><br>%{x}: %{text} points<extra></extra>",
-            colorscale=theme.SEQUENTIAL,
-            zmin=0,
-            zmax=100,
-            xgap=2,
-            ygap=2,
-            showscale=False,
-        )
+    drawing = Drawing()
+    drawing.add(
+        "heatmap",
+        z=z,
+        x=list(heads.values()),
+        y=y,
+        text=[[theme.points(float("nan") if value is None else value) for value in row] for row in z],
+        texttemplate="%{text}",
+        textfont={"color": theme.CELL_TEXT},
+        hovertemplate="<b>%{y}</b><br>%{x}: %{text} points<extra></extra>",
+        colorscale=theme.SEQUENTIAL,
+        zmin=0,
+        zmax=100,
+        xgap=2,
+        ygap=2,
+        showscale=False,
     )
     for at_y, row in zip(y, z, strict=True):
         for at_x, value in zip(heads.values(), row, strict=True):
             if value is None:
-                figure.add_annotation(x=at_x, y=at_y, text=theme.MISSING, showarrow=False, opacity=0.6)
-    theme.finish(figure, title, mark, height=140 + 26 * len(several) * max(len(frame), 2), legend=False)
-    figure.update_xaxes(tickangle=-35, showgrid=False, type="category")
-    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
-    return figure
+                drawing.note(x=at_x, y=at_y, text=theme.MISSING, opacity=0.6)
+    drawing.x(tickangle=-35, showgrid=False, type="category")
+    drawing.y(autorange="reversed", showgrid=False, type="category")
+    height = 140 + 26 * len(several) * max(len(frame), 2)
+    return drawing.figure(title, mark, height=height, legend=False)

@@ -10,8 +10,6 @@ import html
 import math
 from typing import Any
 
-import plotly.graph_objects as go
-
 from opbench.sharing.visible import visible
 
 #: Okabe and Ito's palette without black, which is lost on a dark page; told apart by people with colour blindness.
@@ -148,30 +146,30 @@ def palette(names: list[str]) -> dict[str, str]:
     return {name: GREY if name == "none" else colours[name] for name in names}
 
 
-def finish(figure: go.Figure, title: str, mark: str = "", height: int = 420, legend: bool = True) -> go.Figure:
-    """Lay the figure out: title with its mark below, legend under the plot, narrow margins, nothing opaque."""
+def layout(title: str, mark: str = "", height: int = 420, legend: bool | dict[str, Any] = True) -> dict[str, Any]:
+    """A figure's layout: title with its mark below, legend under the plot, narrow margins, nothing opaque.
+
+    `legend` False leaves it out; a dict changes how it looks.
+    """
     suffix = f"<br><sup>{escape(mark)}</sup>" if mark else ""
     below: dict[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.18, "yanchor": "top"}
-    figure.update_layout(
-        title={
+    return {
+        "title": {
             "text": f"{escape(title)}{suffix}",
             "x": 0,
             "xanchor": "left",
             "xref": "container",
             "font": {"size": 15},
         },
-        height=height,
-        margin={"l": 8, "r": 8, "t": 80 if mark else 58, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        showlegend=legend,
-        legend=below,
-        hoverlabel={"align": "left"},
-        colorway=list(PALETTE),
-    )
-    figure.update_xaxes(automargin=True, gridcolor="rgba(138,138,138,0.25)", zerolinecolor=GREY)
-    figure.update_yaxes(automargin=True, gridcolor="rgba(138,138,138,0.25)", zerolinecolor=GREY)
-    return figure
+        "height": height,
+        "margin": {"l": 8, "r": 8, "t": 80 if mark else 58, "b": 8},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "showlegend": bool(legend),
+        "legend": below | (legend if isinstance(legend, dict) else {}),
+        "hoverlabel": {"align": "left"},
+        "colorway": list(PALETTE),
+    }
 
 
 def _missing(value: float | None) -> bool:

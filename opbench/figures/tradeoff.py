@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from opbench.figures import theme
+from opbench.figures.drawing import Drawing
 from opbench.types import Benchmark
 
 PANELS: dict[Benchmark, str] = {"op": "OP-Bench change", "locomo": "LoCoMo change"}
@@ -40,46 +40,41 @@ def tradeoff_heatmap(
         f"{theme.label(memory)}<br>{theme.escape(model)}" if several else theme.label(memory) for model, memory in rows
     ]
     x = [theme.label(name) for name in columns]
-    figure = make_subplots(
+    drawing = Drawing(
+        [f"{PANELS[each]} ({theme.escape(unit)})" for each in benchmarks],
         rows=len(benchmarks),
-        cols=1,
-        shared_xaxes=True,
-        vertical_spacing=0.12,
-        subplot_titles=[f"{PANELS[each]} ({theme.escape(unit)})" for each in benchmarks],
+        spacing=0.12,
+        shared_x=True,
+        head={"font": {"size": 12}},
     )
     for place, benchmark in enumerate(benchmarks, start=1):
         name = PANELS[benchmark]
         found = [[cells.get((*row, column)) for column in columns] for row in rows]
         z = [[_value(cell, f"{benchmark}_change") for cell in line] for line in found]
-        figure.add_trace(
-            go.Heatmap(
-                z=z,
-                x=x,
-                y=y,
-                text=[[_text(cell, benchmark) for cell in line] for line in found],
-                texttemplate="%{text}",
-                textfont={"color": theme.CELL_TEXT},
-                customdata=[[hover(cell, benchmark, unit) for cell in line] for line in found],
-                hovertemplate=f"<b>%{{y}} · %{{x}}</b><br>{name}: %{{customdata}}<extra></extra>",
-                hoverongaps=True,
-                coloraxis="coloraxis",
-                xgap=2,
-                ygap=2,
-                name=name,
-            ),
-            row=place,
-            col=1,
+        drawing.add(
+            "heatmap",
+            place,
+            z=z,
+            x=x,
+            y=y,
+            text=[[_text(cell, benchmark) for cell in line] for line in found],
+            texttemplate="%{text}",
+            textfont={"color": theme.CELL_TEXT},
+            customdata=[[hover(cell, benchmark, unit) for cell in line] for line in found],
+            hovertemplate=f"<b>%{{y}} · %{{x}}</b><br>{name}: %{{customdata}}<extra></extra>",
+            hoverongaps=True,
+            coloraxis="coloraxis",
+            xgap=2,
+            ygap=2,
+            name=name,
         )
         for at_y, line in zip(y, z, strict=True):
             for at_x, value in zip(x, line, strict=True):
                 if value is None:
-                    figure.add_annotation(
-                        x=at_x, y=at_y, text=theme.MISSING, showarrow=False, opacity=0.6, row=place, col=1
-                    )
+                    drawing.note(place, x=at_x, y=at_y, text=theme.MISSING, opacity=0.6, font={"size": 12})
     reach = max(frame[[f"{each}_change" for each in benchmarks]].abs().max().max(), 1.0) if len(frame) else 1.0
     reach = 1.0 if pd.isna(reach) else float(reach)
     cells_height = len(benchmarks) * 46 * max(len(rows), 2)
-    theme.finish(figure, title, mark, height=210 + cells_height, legend=False)
     bar = {
         "orientation": "h",
         "thickness": 10,
@@ -89,13 +84,15 @@ def tradeoff_heatmap(
         "len": 0.9,
         "title": {"text": f"worse ← {theme.escape(unit)} → better", "side": "top", "font": {"size": 11}},
     }
-    figure.update_layout(
-        coloraxis={"colorscale": theme.DIVERGING, "cmin": -reach, "cmax": reach, "cmid": 0, "colorbar": bar}
+    drawing.x(tickangle=-35, showgrid=False, type="category")
+    drawing.y(autorange="reversed", showgrid=False, type="category")
+    return drawing.figure(
+        title,
+        mark,
+        height=210 + cells_height,
+        legend=False,
+        coloraxis={"colorscale": theme.DIVERGING, "cmin": -reach, "cmax": reach, "cmid": 0, "colorbar": bar},
     )
-    figure.update_xaxes(tickangle=-35, showgrid=False, type="category")
-    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
-    figure.update_annotations(font_size=12)
-    return figure
 
 
 def hover(cell: dict[Any, Any] | None, benchmark: Benchmark, unit: str) -> str:

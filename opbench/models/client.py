@@ -23,12 +23,15 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from opbench.errors import ModelError, ModelErrorKind
 from opbench.models.embedded import EmbeddedServer
 from opbench.models.embeddings import Vectors
-from opbench.models.failures import Failure, explain, from_exception, scrub
+from opbench.models.failures import Failure, explain, from_exception, scrub, storable
 from opbench.models.registry import ModelSpec, Registry, Spec
 from opbench.models.replies import chat_result, decode, embedding_tokens, vectors
 from opbench.types import ChatRequest, ChatResult
 
 T = TypeVar("T")
+_LONGEST_NAME = 200
+#: Signs of a key that is taken out of answers too: what local servers are given as a key may be any word.
+_SHORTEST_SECRET = 16
 OnRetry = Callable[[str, ModelErrorKind, float], None]
 """Called before each wait with the model's name, what went wrong, and the seconds of waiting."""
 
@@ -101,10 +104,10 @@ class ModelClient:
             create = connection.chat.completions.with_raw_response.create
             began = time.perf_counter()
             reply = await create(**body)
-            data = decode(reply.text, reply.headers)
+            data = decode(self._said(spec, reply.text), reply.headers)
             duration_ms = (time.perf_counter() - began) * 1000
             if isinstance(data.get("model"), str):
-                self.stats.answered_as[spec.name].add(data["model"])
+                self.stats.answered_as[spec.name].add(storable(data["model"])[:_LONGEST_NAME])
             return chat_result(data, duration_ms)
 
         result, attempts = await self._persist(spec, ask)
@@ -124,7 +127,7 @@ class ModelClient:
                 reply = await connection.embeddings.with_raw_response.create(
                     model=spec.served, input=batch, encoding_format="float", extra_body=spec.extra_body or None
                 )
-                data = decode(reply.text, reply.headers)
+                data = decode(self._said(spec, reply.text), reply.headers)
                 found = vectors(data, len(batch))
                 self.stats.embedded_tokens[spec.name] += embedding_tokens(data)
                 return found
@@ -141,7 +144,7 @@ class ModelClient:
 
         async def ask(connection: openai.AsyncOpenAI) -> list[dict[str, Any]]:
             reply = await connection.models.with_raw_response.list()
-            listed = decode(reply.text, reply.headers).get("data")
+            listed = decode(self._said(spec, reply.text), reply.headers).get("data")
             if not isinstance(listed, list):
                 raise Failure("bad_reply", "a list of models without data")
             return [entry for entry in listed if isinstance(entry, dict)]
@@ -216,6 +219,13 @@ class ModelClient:
                 attempts=0,
             )
         return key
+
+    def _said(self, spec: Spec, reply: str) -> str:
+        """A reply without the key, should the endpoint quote it in an answer."""
+        key = self._key(spec)
+        if key is None or len(key) < _SHORTEST_SECRET:
+            return reply
+        return reply.replace(key, "[key]").replace(key.replace("/", r"\/"), "[key]")
 
     async def _connection(self, spec: Spec, key: str | None) -> openai.AsyncOpenAI:
         place = _id(spec)

@@ -40,13 +40,18 @@ _FILTER_CODES = {"content_filter", "content_policy_violation", "data_inspection_
 _BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid|expired)|(invalid|incorrect) api[ _-]?key", re.I)
 
 
+def storable(text: str) -> str:
+    """The text without what no store can keep: halves of characters (cut-off JSON escapes) and NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 class Failure(Exception):
     """One attempt that failed. `detail` may quote the endpoint; it is free of keys only after `scrub`."""
 
     def __init__(self, kind: ModelErrorKind, detail: str, *, status: int | None = None, wait_s: float | None = None):
         super().__init__(detail)
         self.kind: ModelErrorKind = kind
-        self.detail = " ".join(detail.split())
+        self.detail = " ".join(storable(detail).split())
         self.status = status
         self.wait_s = wait_s
         """Seconds that the endpoint asks to wait, when it does."""
@@ -113,7 +118,7 @@ def _kind(status: int, codes: set[str], param: str, message: str) -> ModelErrorK
 def _body(error: openai.APIStatusError) -> object:
     try:
         return error.response.json()
-    except (ValueError, httpx2.HTTPError):
+    except (ValueError, RecursionError, httpx2.HTTPError):
         return error.body
 
 
@@ -152,10 +157,10 @@ def retry_after(headers: Mapping[str, str], body: object = None) -> float | None
         return seconds
     if value:
         try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
+            date = parsedate_to_datetime(value).astimezone(UTC)
+        except (ValueError, OverflowError):
             return None
-        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (date - datetime.now(UTC)).total_seconds())
     found = re.search(r"""['"]retryDelay['"]: *['"]([\d.]+)s['"]""", str(body))
     return _number(found[1]) if found else None
 

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from opbench.models.embeddings import Vectors
-from opbench.models.failures import Failure, from_status
+from opbench.models.failures import Failure, from_status, storable
 from opbench.types import ChatResult
+
+#: What the store's columns hold: signs, and PostgreSQL's INTEGER.
+_LONGEST_REASON, _MOST_TOKENS = 32, 2**31 - 1
 
 
 def decode(text: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """The reply's JSON object. Raises Failure, also for an error that came with status 200, as some routers send it."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = headers.get("content-type", "no content type")
         raise Failure("bad_reply", f"no JSON but {len(text)} characters of {kind}") from error
     if not isinstance(data, dict):
@@ -43,7 +46,7 @@ def chat_result(data: dict[str, Any], duration_ms: float) -> ChatResult:
     usage = usage if isinstance(usage, dict) else {}
     return ChatResult(
         text=_text(message),
-        finish_reason=finish if isinstance(finish, str) else None,
+        finish_reason=storable(finish)[:_LONGEST_REASON] if isinstance(finish, str) else None,
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
         duration_ms=duration_ms,
@@ -51,8 +54,7 @@ def chat_result(data: dict[str, Any], duration_ms: float) -> ChatResult:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """The answer, without what no store can keep: halves of characters (cut-off JSON escapes) and NUL."""
-    return _raw_text(message).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return storable(_raw_text(message))
 
 
 def _raw_text(message: dict[str, Any]) -> str:
@@ -67,7 +69,7 @@ def _raw_text(message: dict[str, Any]) -> str:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
 def vectors(data: dict[str, Any], n: int) -> Vectors:
@@ -75,7 +77,7 @@ def vectors(data: dict[str, Any], n: int) -> Vectors:
     try:
         rows = sorted(data["data"], key=lambda row: int(row["index"]))
         matrix = np.asarray([row["embedding"] for row in rows], dtype=np.float32)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise Failure("bad_reply", f"embeddings that can't be read ({type(error).__name__})") from error
     if [int(row["index"]) for row in rows] != list(range(n)) or matrix.ndim != 2:
         raise Failure("bad_reply", f"{len(rows)} embeddings for {n} texts")

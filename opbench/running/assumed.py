@@ -23,6 +23,8 @@ _UNKNOWN_ANSWER = 150.0
 _UNKNOWN_SECONDS = 3.0
 JUDGE_PROMPT_TOKENS = 600
 JUDGE_ANSWER_TOKENS = 60
+#: Memory systems whose memories are dialogue turns.
+_OF_TURNS = ("rag", "random")
 
 
 def prompt_tokens(instance: Instance) -> float:
@@ -33,7 +35,7 @@ def prompt_tokens(instance: Instance) -> float:
 
 def memory_tokens(prepared: Prepared, memory: str) -> float:
     """Tokens of k memories of average length; other memory systems are taken to store facts like observations."""
-    unit: Callable[[Sequence[Session]], list[Memory]] = turns if memory == "rag" else observations
+    unit: Callable[[Sequence[Session]], list[Memory]] = turns if memory in _OF_TURNS else observations
     lengths = [
         len(text.text) + len(text.date or "") + 6
         for key in prepared.history_sha256

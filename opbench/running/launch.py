@@ -62,33 +62,42 @@ def launch(
     `pilot_records` are as in `worker.execute`, `plugins` as in `opbench run --plugin`.
 
     Raises:
-        UsageError, DataError: the study can't be run, or is worked on; checked before anything starts.
+        UsageError, DataError: the study can't be run, is worked on, or its process can't be started.
     """
     run_id = _register(store, study, budget_usd, plugins)
+    at_work = UsageError(f"run {run_id} is being worked on already. Watch it, or stop it first.")
     if run_status(store, run_id).working:
-        raise UsageError(f"run {run_id} is being worked on already. Watch it, or stop it first.")
+        raise at_work
     # Before the process starts: a pause that is asked for while it starts then stays asked for.
     set_request(store, run_id, "go")
     set_halted(store, run_id, None)
     file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
-    for folder in (file.parent, log.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(study_toml(study), encoding="utf-8")
     environment = dict(os.environ) | {name: key.get_secret_value() for name, key in (keys or {}).items()}
     flags = [*_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins), "--keep-request"]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "opbench", "run", str(file), *flags],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    announce(store, run_id, process.pid, concurrency)
+    try:
+        for folder in (file.parent, log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(study_toml(study), encoding="utf-8")
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "opbench", "run", str(file), *flags],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or settings().home}: can't be written ({error.strerror}), so the run wasn't started. "
+            "Mend that, or set OPBENCH_HOME to another folder."
+        ) from error
     # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
     threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
+    if not announce(store, run_id, process.pid, concurrency):
+        process.terminate()
+        raise at_work
     return Launched(run_id, process.pid, log)
 
 

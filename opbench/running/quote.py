@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from mitigations.base import PostProcessor
 from opbench.judges import is_rule_judge
 from opbench.models import cost
 from opbench.running.assumed import JUDGE_ANSWER_TOKENS, JUDGE_PROMPT_TOKENS, Pace, memory_tokens, prompt_tokens
@@ -116,7 +117,7 @@ class _Estimate:
         self._assumed: Counter[str] = Counter()
         self._sizes = {memory: memory_tokens(prepared, memory) for memory in prepared.study.memories if memory != BASE}
         self._questions = {instance.id: prompt_tokens(instance) for instance in prepared.instances}
-        self._shared = {(job.configuration.model, job.configuration.memory, job.instance.id) for job in plan.jobs}
+        self._shared = {self._plain(job.configuration, job.instance) for job in plan.jobs}
         for job in plan.jobs:
             stratum = job.configuration, job.instance.benchmark
             self._left[stratum] += 1
@@ -150,14 +151,25 @@ class _Estimate:
         prompt = self._questions[instance.id] + self._sizes.get(configuration.memory, 0.0)
         post = self._use(configuration, instance, "post", before, prompt * 1.5, self._pace.answer(configuration.model))
         self._add(configuration, instance, "post", configuration.model, post, post.calls, post.calls * post.new)
-        response = self._use(configuration, instance, "response", 1, prompt, self._pace.answer(configuration.model))
+        made_of = _response_to(method)
+        if made_of == "nothing":
+            prompt = self._questions[instance.id]
+        asked = 0 if made_of == "own" else 1
+        response = self._use(configuration, instance, "response", asked, prompt, self._pace.answer(configuration.model))
         new = response.calls * response.new
-        if not self._prepared.study.latency_probe and (configuration.mitigation == NO_MITIGATION or method.revises):
-            # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance.
-            plain = (configuration.model, configuration.memory, instance.id)
-            new = float(plain in self._shared)
+        shared = configuration.mitigation == NO_MITIGATION or method.revises or made_of == "nothing"
+        if shared and not self._prepared.study.latency_probe:
+            # The response without post-processing, and Self-Critic's draft, are one call a memory system and instance;
+            # that to an emptied memory is BASE's.
+            plain = self._plain(configuration, instance)
+            new = response.calls * float(plain in self._shared)
             self._shared.discard(plain)
         self._add(configuration, instance, "response", configuration.model, response, response.calls, new)
+
+    def _plain(self, configuration: Configuration, instance: Instance) -> tuple[str, str, str]:
+        """What tells apart the responses without post-processing: model, memory system, instance."""
+        emptied = _response_to(self._prepared.mitigations[configuration.mitigation]) == "nothing"
+        return configuration.model, BASE if emptied else configuration.memory, instance.id
 
     def _add_judging(self, configuration: Configuration, instance: Instance) -> None:
         """Repetition and adversarial questions need no model that judges."""
@@ -219,6 +231,11 @@ class _Estimate:
         if self._assumed or not parts:
             parts.append(self._pace.basis(self._assumed))
         return "; ".join(parts)
+
+
+def _response_to(method: PostProcessor) -> str:
+    """`mitigations.method.ResponseTo`; a plugin needn't tell it."""
+    return str(getattr(method, "response", "kept"))
 
 
 def _price_of(prepared: Prepared) -> Callable[[str, float, float], float | None]:

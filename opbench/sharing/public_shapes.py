@@ -7,7 +7,6 @@ yulinlp/OP-Bench), and `generation_….json` and `scores_….json` of the script
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from opbench.errors import DataError
 
 MAX_BYTES = 200_000_000
 """Largest file that is read."""
+_LARGEST = 1e15
 #: The evaluator's task groups, and the subtypes that each holds.
 TASKS: dict[str, tuple[str, ...]] = {
     "irrelevance_easy": ("fully-irrelevant",),
@@ -114,6 +114,8 @@ def _json(content: bytes, label: str) -> object:
         raise DataError(f"{label}: {place}: isn't JSON ({error.msg}); {_MEND}") from None
     except RecursionError:
         raise DataError(f"{label}: is nested too deeply; {_MEND}") from None
+    except ValueError:  # Python refuses to read a number of more than 4,300 digits.
+        raise DataError(f"{label}: holds a number that is too long to be one; {_MEND}") from None
 
 
 def _group(node: Node, *, judged: bool) -> Group:
@@ -143,7 +145,7 @@ def _group(node: Node, *, judged: bool) -> Group:
         person,
         tuple(answers),
         _share(scores.get("overall_diversity_score"), most=2.0) if task == "diversity" else None,
-        count.value if count is not None and type(count.value) is int and count.value >= 0 else None,
+        count.value if count is not None and type(count.value) is int and 0 <= count.value <= len(answers) else None,
         _text(scores.get("error")) or None,
     )
 
@@ -202,7 +204,7 @@ def _number(node: Node | None) -> float | None:
     if node is None or node.value is None:
         return None
     value = node.value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise node.error(f"expected a number, found {describe(value)}")
     return float(value)
 

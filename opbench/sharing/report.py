@@ -72,6 +72,7 @@ def _marks(data: RunData, rule: Rule, first_only: bool) -> list[str]:
         f"{done:,} of {planned:,} records",
         f"rule: {rule}",
         *(["first speakers only"] if first_only else []),
+        f"judge: {data.study.judge}",
         *([] if data.comparable else ["not comparable with the paper"]),
         *remarks(data.provenance),
     ]
@@ -130,6 +131,7 @@ def _add_tradeoff(sheet: Sheet, frame: pd.DataFrame, mark: str) -> None:
         "locomo_verdict": Column("verdict", None, "Holm's correction over the post-processors"),
         "locomo_of": Column("n", None, "Paired questions of those planned"),
         "locomo_note": Column("remark"),
+        "locomo_metric": Column("LoCoMo metric"),
     }
     columns = {name: each for name, each in columns.items() if "note" not in name or _worth_a_column(frame[name])}
     sheet.blocks.append(Data("trade-off", shown, _columns(frame, columns), frame))

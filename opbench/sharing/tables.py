@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import zipfile
 from collections.abc import Sequence
 from datetime import date
@@ -18,6 +19,8 @@ from opbench.sharing.visible import visible
 
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: An interval (`+17.0 to +23.0`), which is no formula.
+_RANGE = re.compile(r"[+-]\d[\d.,]* to [+\u2212-]?\d[\d.,]*")
 #: Streamlit's names of number formats, as functions; others are printf's.
 _FORMATS = {
     "plain": lambda number: f"{number:g}",
@@ -34,14 +37,21 @@ def no_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with an apostrophe before every text that a spreadsheet would take for the beginning of a formula."""
 
     def safe(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+        risky = isinstance(value, str) and value.startswith(_FORMULA) and not _RANGE.fullmatch(value)
+        return f"'{value}" if risky else value
 
     texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     return frame.assign(**{name: frame[name].map(safe) for name in texts})
 
 
-def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """A table as CSV in UTF-8, without formulas in cells and heads."""
+def csv_bytes(frame: pd.DataFrame, marks: Sequence[str] = ()) -> bytes:
+    """A table as CSV in UTF-8, without formulas in cells and heads.
+
+    `marks` (`published`, `not comparable with the paper`, …) stand in a last column: a file goes on alone, and rows of
+    several files are put together.
+    """
+    if marks:
+        frame = frame.assign(marks="; ".join(dict.fromkeys(marks)))
     heads = no_formulas(pd.DataFrame({"head": [str(name) for name in frame.columns]}))["head"]
     return no_formulas(frame).set_axis(list(heads), axis=1).to_csv(index=False).encode()
 
@@ -63,14 +73,14 @@ def tables_of(sheet: Sheet, with_texts: bool) -> list[Data]:
     return tables if with_texts else [without_texts(table) for table in tables]
 
 
-def csv_files(tables: Sequence[Data]) -> tuple[str, bytes]:
-    """File name and contents: the one table as CSV, or several in a zip."""
+def csv_files(tables: Sequence[Data], marks: Sequence[str] = ()) -> tuple[str, bytes]:
+    """File name and contents: the one table as CSV, or several in a zip; `marks` as in `csv_bytes`."""
     if len(tables) == 1:
-        return f"{tables[0].name}.csv", csv_bytes(tables[0].whole)
+        return f"{tables[0].name}.csv", csv_bytes(tables[0].whole, marks)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for table in tables:
-            archive.writestr(f"{table.name}.csv", csv_bytes(table.whole))
+            archive.writestr(f"{table.name}.csv", csv_bytes(table.whole, marks))
     return "tables.zip", packed.getvalue()
 
 

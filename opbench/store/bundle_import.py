@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, select, tuple_
 from sqlalchemy.exc import DataError as DatabaseDataError
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +24,7 @@ from opbench.store.database import Store
 from opbench.store.incoming import Incoming, coming_in
 from opbench.store.rows import checked
 from opbench.study import Study
+from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES
 
 FORMAT = 2
 """Written now; 1 is still read."""
@@ -33,8 +34,30 @@ RECORDED = "rec-"
 _FIRST = ("configurations", "instances", "records", "scores", "user_scores", "embeddings")
 #: Tables by format, in the order in which they refer to each other.
 MEMBERS: dict[int, tuple[str, ...]] = {1: _FIRST, 2: (*_FIRST, "human_scores")}
+_SUBTYPES = {"op": OP_SUBTYPES, "locomo": tuple(LOCOMO_CATEGORIES.values())}
 _ROWS = 500
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,60}")
+
+
+class _Execution(BaseModel):
+    """What is read of an execution in a run's provenance."""
+
+    model_config = ConfigDict(strict=True)
+
+    concurrency: int | None = Field(None, ge=1)
+    budget_usd: float | None = Field(None, ge=0)
+    pilot_records: int | None = Field(None, ge=1)
+    embeddings_usd: float | None = Field(None, ge=0)
+
+
+class _Provenance(BaseModel):
+    """What is read of a run's provenance; all else is shown as it is."""
+
+    model_config = ConfigDict(strict=True)
+
+    data: dict[str, Any] = Field(default_factory=dict)
+    plugins: dict[str, Any] = Field(default_factory=dict)
+    executions: list[_Execution] = Field(default_factory=list)
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -109,8 +132,14 @@ def _run(manifest: dict[str, Any], label: str) -> dict[str, Any]:
         raise DataError(
             f"{label}: its study isn't one of ours ({error.errors()[0]['msg']}). Export it again."
         ) from None
-    if not isinstance(run["provenance"].get("data", {}), dict):
-        raise DataError(f"{label}: its provenance isn't one of ours. Export it again.")
+    try:
+        _Provenance.model_validate(run["provenance"])
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"]))[:80]
+        raise DataError(
+            f"{label}: its provenance isn't one of ours ({place}: {wrong['msg']}). Export it again."
+        ) from None
     # Of format 1 as it always was: a bundle that is here already stays as it is.
     contents = (
         hashlib.sha256(json.dumps(manifest["sha256"], sort_keys=True).encode()).hexdigest()
@@ -154,6 +183,8 @@ class _Import:
             for rows in self._batches(name):
                 with self._incoming.batch() as connection:
                     self._insert(connection, name, rows)
+        if not (self._configurations and self._instances):
+            raise DataError(f"{self._archive.label}: holds no configuration or no instance. Export it again.")
         self._incoming.settle(run, partial(self._keep_scored_here, run["id"]))
 
     def _insert(self, connection: Connection, name: str, rows: list[dict[str, Any]]) -> None:
@@ -181,6 +212,8 @@ class _Import:
             if "record_id" in row:
                 row["record_id"] = _known(self._records, row["record_id"], place, "record")
             if name == "instances":
+                if row["subtype"] not in _SUBTYPES[row["benchmark"]]:
+                    raise DataError(f"{place}: {row['benchmark']} has no {row['subtype']}. Export it again.")
                 self._instances.add(row["instance_id"])
             elif "instance_id" in row and row["instance_id"] not in self._instances:
                 raise DataError(f"{place}: no instance {row['instance_id'][:60]!r}. Export it again.")

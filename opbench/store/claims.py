@@ -57,14 +57,20 @@ def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
         connection.execute(workers.insert().values(**worker))
 
 
-def announce(store: Store, run_id: str, pid: int, concurrency: int) -> None:
+def announce(store: Store, run_id: str, pid: int, concurrency: int) -> bool:
     """Let a process that was just started here count as at work until it claims the run itself, so that whoever looks
-    at the run sees that it starts."""
+    at the run sees that it starts. False when another was first: of two that are announced each would refuse for the
+    other's sake."""
     worker = new_worker(run_id, concurrency) | {"pid": pid, "stats": {"starting": True}}
     with store.begin() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(request=runs.c.request))
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
-        if not any((row.host, row.pid) == (worker["host"], worker["pid"]) for row in rows):
-            connection.execute(workers.insert().values(**worker))
+        if any((row.host, row.pid) == (worker["host"], worker["pid"]) for row in rows):
+            return True
+        if any(worker_alive(row.host, row.pid, row.heartbeat_at) for row in rows):
+            return False
+        connection.execute(workers.insert().values(**worker))
+        return True
 
 
 def _is(row: Any, worker: dict[str, Any]) -> bool:

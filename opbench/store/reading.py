@@ -265,4 +265,5 @@ def failures(store: Store, run_id: str) -> pd.DataFrame:
     )
     columns = ["model", "memory", "mitigation", "instance", "kind", "reason"]
     parts = [frame_of(store, errors).set_axis(columns, axis=1), frame_of(store, missing).set_axis(columns, axis=1)]
-    return pd.concat([part for part in parts if len(part)] or [parts[0]], ignore_index=True)
+    found = pd.concat([part for part in parts if len(part)] or [parts[0]], ignore_index=True)
+    return found.fillna({"kind": "not told", "reason": "not told"})

@@ -27,6 +27,30 @@ _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("instances", "subtype"): (*OP_SUBTYPES, *LOCOMO_CATEGORIES.values()),
     ("records", "status"): ("done", "error"),
 }
+#: Seconds from 1970 to the year 9000, which dates can be made of.
+_TIME = (0.0, 2.2e11)
+_MILLISECONDS, _COUNT, _SHARE = (0.0, 1e12), (0, _LARGEST), (-1e-6, 1 + 1e-6)
+#: From and to, by column, or by table and column.
+_RANGES: dict[str, tuple[float, float]] = {
+    "created_at": _TIME,
+    "finished_at": _TIME,
+    "made_at": _TIME,
+    "retrieval_ms": _MILLISECONDS,
+    "post_ms": _MILLISECONDS,
+    "response_ms": _MILLISECONDS,
+    "post_prompt_tokens": _COUNT,
+    "post_completion_tokens": _COUNT,
+    "response_prompt_tokens": _COUNT,
+    "response_completion_tokens": _COUNT,
+    "concurrency": (1, _LARGEST),
+    "cost_usd": (0.0, 1e9),
+    "ordinal": _COUNT,
+    "n": _COUNT,
+    "scores.value": _SHARE,
+    "human_scores.value": _SHARE,
+    # 1 less a cosine similarity, or such a similarity.
+    "user_scores.value": (-1 - 1e-6, 2 + 1e-6),
+}
 
 
 def checked(table: Table, row: object, place: str) -> dict[str, Any]:
@@ -69,6 +93,7 @@ def _readers(table: Table) -> dict[str, tuple[bool, Callable[[Any], Any]]]:
 
 def _reader(table: str, column: Column[Any]) -> Callable[[Any], Any]:
     kind = column.type
+    low, high = _RANGES.get(f"{table}.{column.name}", _RANGES.get(column.name, (-_LARGEST, _LARGEST)))
     if isinstance(kind, JSON):
         if column.name in ("retrieved", "context"):
             return _memories
@@ -78,9 +103,9 @@ def _reader(table: str, column: Column[Any]) -> Callable[[Any], Any]:
     if isinstance(kind, Boolean):
         return _truth
     if isinstance(kind, Integer):
-        return _whole
+        return partial(_number, "a whole number", (int,), low, high)
     if isinstance(kind, Float):
-        return _finite
+        return partial(_number, "a number", (int, float), low, high)
     longest = kind.length if isinstance(kind, String) else None
     return partial(_text, longest, _CHOICES.get((table, column.name)))
 
@@ -91,16 +116,16 @@ def _truth(value: Any) -> bool:
     return value
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
-        raise _Wrong("a whole number")
-    return value
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _Wrong("a number")
-    return float(value)
+def _number(what: str, kinds: tuple[type[int] | type[float], ...], low: float, high: float, value: Any) -> Any:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, kinds)
+        or not abs(value) <= (_LARGEST if kinds == (int,) else 1e300)
+    ):
+        raise _Wrong(what)
+    if not low <= value <= high:
+        raise _Wrong(f"from {round(low, 3) + 0:.10g} to {round(high, 3):.10g}")
+    return value if kinds == (int,) else float(value)
 
 
 def _text(longest: int | None, choices: tuple[str, ...] | None, value: Any) -> str:

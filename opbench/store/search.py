@@ -15,6 +15,7 @@ from sqlalchemy.orm import aliased
 from opbench.errors import UsageError
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.store.record import sha256_of
 from opbench.study import Study
 from opbench.types import Benchmark
 
@@ -75,7 +76,8 @@ def hits(store: Store, study: Study, ids: Sequence[int], texts: bool = True) -> 
 
     Columns: instance, benchmark, user, subtype, model, memory, mitigation, score (0 to 1, NaN when missing), reason
     (the judge's, or why the score is missing), status, error_kind, error, state, human (newest score that a person
-    gave, NaN when none), response_ms, total_ms, cost_usd and, with `texts`, question and response.
+    gave, NaN when none), response_ms, total_ms (of the stages that happened), cost_usd and, with `texts`, question and
+    response.
     """
     r, i, c = s.records.c, s.instances.c, s.configurations.c
     text_columns = (i.question, r.response) if texts else ()
@@ -97,7 +99,7 @@ def hits(store: Store, study: Study, ids: Sequence[int], texts: bool = True) -> 
         r.error,
         r.state,
         r.response_ms,
-        (func.coalesce(r.retrieval_ms, 0.0) + func.coalesce(r.post_ms, 0.0) + r.response_ms).label("total_ms"),
+        _total_ms().label("total_ms"),
         r.cost_usd,
         *text_columns,
     )
@@ -228,11 +230,17 @@ def _order(order: Order, score: Any) -> list[ColumnElement[Any]]:
     if order == "highest score":
         return [score.c.value.desc().nulls_last()]
     if order == "slowest":
-        total = func.coalesce(r.retrieval_ms, 0.0) + func.coalesce(r.post_ms, 0.0) + r.response_ms
-        return [total.desc().nulls_last()]
+        return [_total_ms().desc().nulls_last()]
     if order == "newest":
         return [r.finished_at.desc()]
     return []
+
+
+def _total_ms() -> ColumnElement[Any]:
+    """The sum of the stages that happened, as `opbench.analysis.latency` has it; null when none did."""
+    stages = (s.records.c.retrieval_ms, s.records.c.post_ms, s.records.c.response_ms)
+    retrieval, post, response = (func.coalesce(stage, 0.0) for stage in stages)
+    return case((or_(*(stage.is_not(None) for stage in stages)), retrieval + post + response))
 
 
 def _contains(column: ColumnElement[str | None], text: str, sqlite: bool) -> ColumnElement[bool]:
@@ -260,13 +268,20 @@ def _with_a_human_score(run_id: str) -> Select[Any]:
 
 
 def _people(connection: Connection, rows: Sequence[dict[str, Any]]) -> dict[tuple[int, str], float]:
-    """The newest score that a person gave, by configuration and instance; withdrawn ones are none."""
+    """The newest score that a person gave to the response that is there now, by configuration and instance; withdrawn
+    ones, and those of an earlier response, are none."""
     if not rows:
         return {}
-    h = s.human_scores.c
+    h, r = s.human_scores.c, s.records.c
     run_of = select(s.configurations.c.run_id).where(s.configurations.c.id == rows[0]["configuration_id"])
     run_id = str(connection.scalar(run_of))
-    newest = select(h.configuration_id, h.instance_id, h.value).where(
-        h.id.in_(_newest_of_each(run_id)), h.value.is_not(None)
+    newest = (
+        select(h.configuration_id, h.instance_id, h.value, h.response_sha256, r.response)
+        .join(s.records, and_(r.configuration_id == h.configuration_id, r.instance_id == h.instance_id))
+        .where(h.id.in_(_newest_of_each(run_id)), h.value.is_not(None))
     )
-    return {(row.configuration_id, row.instance_id): row.value for row in connection.execute(newest.order_by(h.id))}
+    return {
+        (row.configuration_id, row.instance_id): row.value
+        for row in connection.execute(newest.order_by(h.id))
+        if row.response is not None and sha256_of(row.response) == row.response_sha256
+    }

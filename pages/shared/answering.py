@@ -19,17 +19,22 @@ MOST = 6
 
 
 def say(found: Sequence[Answer]) -> None:
-    """A paragraph for each memory system and model; bullets when there is one; none when there are too many."""
+    """A paragraph for each memory system and model; bullets when there is one; none when there are too many. What is
+    true of all of several is said once, after them."""
     if len(found) > MOST:
         st.info("Choose a memory system or a model to read the answer in words.", icon=":material/filter_alt:")
         return
+    shared = [each for each in found[0].sentences if all(each in other.sentences for other in found)] if found else []
     for answer in found:
         collecting.add(Text(f"{answer.head}: {' '.join(answer.sentences)}"))
         head, sentences = parts.plain(answer.head), [parts.plain(sentence) for sentence in answer.sentences]
         if len(found) == 1:
             st.markdown("\n".join([f"**{head}**\n", *(f"- {sentence}" for sentence in sentences)]))
         else:
-            st.markdown(f"**{head}.** {' '.join(sentences)}")
+            own = [parts.plain(sentence) for sentence in answer.sentences if sentence not in shared]
+            st.markdown(f"**{head}.** {' '.join(own)}")
+    if len(found) > 1 and shared:
+        st.markdown(f"**All of them.** {' '.join(map(parts.plain, shared))}")
 
 
 def pick_memory(frame: pd.DataFrame, key: str = "memory") -> pd.DataFrame:

@@ -108,7 +108,11 @@ def _memories(record: Record, side: str) -> None:
     kept = sum(fate.rank is not None and fate.became != "dropped" for fate in found)
     retrieved = sum(fate.rank is not None for fate in found)
     lines = len(values["context"] or ())
-    with st.expander(f"Memories: {retrieved} retrieved, {kept} kept, {lines} lines in the prompt", expanded=True):
+    of = "1 line" if lines == 1 else f"{lines} lines"
+    with st.expander(
+        f"Memories: {retrieved} retrieved, {kept} kept, {of} in the prompt",
+        expanded=True,
+    ):
         if values["state_reason"]:
             st.caption(f"Post-processor: {parts.plain(visible(values['state_reason']))}")
         for place, fate in enumerate(found):

@@ -60,9 +60,10 @@ def say_left_out(frame: pd.DataFrame) -> None:
         st.caption(f"The slice has none of: {plain(gone)}; the averages are over the rest.")
 
 
-def csv(frame: pd.DataFrame) -> bytes:
-    """A table as CSV in UTF-8; text that a spreadsheet would take for a formula gets an apostrophe before it."""
-    return csv_bytes(frame)
+def csv(frame: pd.DataFrame, marks: Sequence[str] = ()) -> bytes:
+    """A table as CSV in UTF-8, with the page's marks in its last column; text that a spreadsheet would take for a
+    formula gets an apostrophe before it."""
+    return csv_bytes(frame, marks)
 
 
 def title(question: str) -> None:
@@ -109,7 +110,7 @@ def table(
     )
     st.download_button(
         "Download CSV",
-        partial(csv, whole),
+        partial(csv, whole, collecting.sheet().marks),
         file_name=f"{name}.csv",
         mime="text/csv",
         icon=":material/download:",
@@ -136,7 +137,7 @@ def chart(figure: go.Figure, key: str, alt: str) -> None:
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with memory systems and post-processors as people write them."""
-    names = {column: frame[column].replace(theme.NAMES) for column in ("memory", "mitigation")}
+    names = {column: [theme.name(name) for name in frame[column]] for column in ("memory", "mitigation")}
     return frame.assign(**names)
 
 
@@ -163,6 +164,7 @@ def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
         f"run {status.run_id}",
         "recorded" if status.recorded else "measured",
         f"{status.done:,} of {status.planned:,} records",
+        f"judge: {data.study.judge}",
         *facts,
         *([] if data.comparable else ["not comparable with the paper"]),
     ]

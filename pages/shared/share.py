@@ -117,7 +117,7 @@ def _html(sheet: Sheet, link: str, with_texts: bool) -> bytes:
 
 
 def _csv(sheet: Sheet, with_texts: bool) -> bytes:
-    return csv_files(tables_of(sheet, with_texts))[1]
+    return csv_files(tables_of(sheet, with_texts), sheet.marks)[1]
 
 
 def _link() -> str:

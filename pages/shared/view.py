@@ -12,7 +12,7 @@ from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.benchmarks import exclusions
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunRow, RunStatus, find_run
-from pages.shared import access, collecting, link, results, share
+from pages.shared import access, collecting, link, memory, results, share
 from pages.shared.parts import plain
 
 PUBLISHED = "published"
@@ -57,6 +57,7 @@ def show(page: Any) -> None:
         share.bar(collecting.sheet())
         for sentence in (*results.problems(), *link.notices()):
             st.warning(plain(sentence), icon=":material/link_off:")
+    memory.settle(page.url_path)
 
 
 def current() -> View:

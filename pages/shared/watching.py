@@ -13,6 +13,8 @@ from opbench.store import progress, reading
 from opbench.store.reading import RunStatus
 from pages.shared import access, failed, parts, results, steering, wording
 
+#: Where the run stands on its page, for links to it.
+ANCHOR = "progress"
 _EVERY_S = 2
 _FAILURES_EVERY_S = 10
 _LOG_LINES = 12
@@ -42,7 +44,7 @@ def _panel(run_id: str) -> None:
         results.forget()
         st.rerun()
     state, icon = _state(status)
-    st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=False)
+    st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=ANCHOR)
     finished = status.done + status.errors
     st.progress(min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records")
     if status.halted:

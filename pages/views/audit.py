@@ -36,8 +36,9 @@ def show_rows() -> None:
     fitting = frame[frame["verdict"] == "fits"]
     by_rule = ", ".join(f"{count} by {name}" for name, count in fitting["best"].value_counts().items())
     parts.remark(
-        f"Recomputed out of the printed sub-scores: {len(fitting)} of {len(frame)} rows fit a rule within "
-        f"{audit.FITS_WITHIN} points ({by_rule}). The others are nearest to the task mean."
+        f"Recomputed from the printed sub-scores: {len(fitting)} of {len(frame)} rows fit a rule within "
+        f"{audit.FITS_WITHIN} points ({by_rule}). The others are nearest to the task mean. "
+        "The last columns are recomputed minus published, in points."
     )
     shown = frame.assign(memory=frame["memory"].replace(theme.NAMES), verdict=frame["verdict"] + " " + frame["best"])
     columns: dict[str, Any] = {
@@ -99,12 +100,12 @@ def show_ranking(current: view.View) -> None:
         st.info("None: this rule keeps the printed order.", icon=":material/info:")
         return
     columns = {
-        "first": st.column_config.TextColumn("printed as the greater drop"),
-        "second": st.column_config.TextColumn("printed as the smaller"),
-        "first_published": st.column_config.NumberColumn("printed", format="%.1f %%"),
-        "second_published": st.column_config.NumberColumn("printed ", format="%.1f %%"),
-        "first_recomputed": st.column_config.NumberColumn("recomputed", format="%.1f %%"),
-        "second_recomputed": st.column_config.NumberColumn("recomputed ", format="%.1f %%"),
+        "first": st.column_config.TextColumn("A, printed as the greater drop"),
+        "second": st.column_config.TextColumn("B, printed as the smaller"),
+        "first_published": st.column_config.NumberColumn("A printed", format="%.1f %%"),
+        "second_published": st.column_config.NumberColumn("B printed", format="%.1f %%"),
+        "first_recomputed": st.column_config.NumberColumn("A recomputed", format="%.1f %%"),
+        "second_recomputed": st.column_config.NumberColumn("B recomputed", format="%.1f %%"),
         "by": st.column_config.NumberColumn("apart by", format="%.1f", help="Percentage points, recomputed"),
     }
     shown = pairs.assign(first=pairs["first"].map(written), second=pairs["second"].map(written))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,7 @@ import streamlit as st
 
 from opbench.analysis.aggregate import Rule
 from opbench.analysis.compare import Change
-from opbench.analysis.differences import Side, largest, op_average_change, pair, pairs, repetition_pairs, summary
+from opbench.analysis.differences import Pair, Side, largest, op_average_change, pair, pairs, repetition_pairs, summary
 from opbench.analysis.grids import Key, configuration_keys
 from opbench.analysis.intervals import Interval
 from opbench.analysis.locomo import METRICS
@@ -42,13 +43,20 @@ class Compared:
 
 
 @st.cache_resource(max_entries=32, show_spinner="Pairing the instances…")
-def compared(before: Of, after: Of, rule: Rule, first_only: bool) -> Compared:
+def laid_out(before: Of, after: Of, first_only: bool) -> tuple[Pair, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The pair and its three tables: what no averaging rule changes."""
     found = pair(side(before), side(after), first_only)
+    return found, summary(found), pairs(found), repetition_pairs(found)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Pairing the instances…")
+def compared(before: Of, after: Of, rule: Rule, first_only: bool) -> Compared:
+    found, by_subtype, of_instances, of_users = laid_out(before, after, first_only)
     average = op_average_change(found, rule)
     return Compared(
-        summary(found),
-        pairs(found),
-        repetition_pairs(found),
+        by_subtype,
+        of_instances,
+        of_users,
         replace(average, sums=None, coefficients=None),
         average.interval(),
         len(found.op.grid.instances),
@@ -171,7 +179,7 @@ def show_spread(frame: pd.DataFrame, mark: str) -> None:
         parts.table(shown, {"benchmark": "benchmark", "change": "change", "n": "instances"}, "changes-binned", bins)
     st.download_button(
         f"Download all {len(frame):,} pairs",
-        lambda: parts.csv(frame),
+        partial(parts.csv, frame, collecting.sheet().marks),
         file_name="pairs.csv",
         mime="text/csv",
         icon=":material/download:",

@@ -159,7 +159,8 @@ def show_exclusions(corpus: Corpus) -> None:
     parts.heading("What can be left out")
     st.markdown(
         "Some LoCoMo questions have a wrong gold answer, so a right reply is scored as wrong. Named lists of such "
-        "questions can be left out of a study: `opbench run --exclude NAME`."
+        "questions can be left out of a study (on the Launch page, or `opbench run --exclude NAME`) and of what is "
+        "shown (“Leave out”, in the sidebar)."
     )
     for problem in exclusions.problems():
         st.warning(parts.plain(problem), icon=":material/error:")

@@ -14,7 +14,7 @@ from opbench.sharing.visible import one_line
 from opbench.store import human, record, search
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
-from pages.shared import filters, link, one_record, parts, rating, results, view
+from pages.shared import collecting, filters, link, one_record, parts, rating, results, view
 
 PAGE_SIZE = 25
 _CELL = 160
@@ -99,10 +99,11 @@ def show_hits(data: RunData, ids: search.Ids, wanted: search.Search) -> None:
             height="content",
         )
     if pages > 1:
+        marks = collecting.sheet().marks
         with below:
             st.download_button(
                 f"Download all {len(ids):,} (ids and numbers)",
-                lambda: parts.csv(hits_of(data, ids, texts=False)),
+                lambda: parts.csv(hits_of(data, ids, texts=False), marks),
                 file_name="records-all.csv",
                 mime="text/csv",
                 icon=":material/download:",

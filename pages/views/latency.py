@@ -10,6 +10,7 @@ from opbench.analysis import published
 from opbench.analysis.grids import KEY
 from opbench.analysis.latency import PERCENTILES, STAGE_LABELS
 from opbench.figures import theme
+from opbench.figures.answers import Answer
 from opbench.figures.distributions import spread_boxes, spread_curves
 from opbench.figures.latency import latency_bars
 from opbench.figures.spending import cost_bars, dollars, token_bars
@@ -19,9 +20,9 @@ from opbench.store.rundata import RunData
 from opbench.store.spending import spent
 from opbench.study import Study
 from opbench.types import Benchmark
-from pages.shared import link, parts, results, view
+from pages.shared import answering, link, parts, results, view
 
-BENCHMARKS: dict[str, Benchmark | None] = {"both": None, "op": "op", "locomo": "locomo"}
+BENCHMARKS: dict[str, Benchmark | None] = {"both": None, "OP-Bench": "op", "LoCoMo": "locomo"}
 SHAPES = {"boxes": "boxes", "curves": "ready by then"}
 NO_PROBE = "none"
 #: Percentiles that the table shows; the download has all that the figures are drawn from.
@@ -67,6 +68,19 @@ def configuration_columns(frame: pd.DataFrame, *more: str) -> dict[str, Any]:
 N = whole("n", "Records that had this stage")
 N_REUSED = whole("reused", "Of these, with a call made for another record: it keeps the time it took then")
 CONCURRENCY = st.column_config.TextColumn("concurrency", help="Requests the model got at a time")
+
+
+def say_waits(frame: pd.DataFrame) -> None:
+    """What post-processing takes, in words, the quickest first."""
+    rows = frame[(frame["stage"] == "post") & frame["mean_ms"].notna()].sort_values("mean_ms").to_dict("records")
+    told = frame["n"].notna().any()
+    heads: dict[str, list[str]] = {}
+    for row in rows:
+        head = f"{theme.name(row['memory'])} · {row['model']}" if told else "As published"
+        heads.setdefault(head, []).append(f"{theme.name(row['mitigation'])} {row['mean_ms'] / 1000:.1f} s")
+    answering.say(
+        [Answer(head, (f"Post-processing adds, on average: {'; '.join(waits)}.",)) for head, waits in heads.items()]
+    )
 
 
 def show_times(frame: pd.DataFrame, mark: str, name: str, title: str) -> None:
@@ -259,6 +273,7 @@ def show_run(status: RunStatus) -> None:
     loads = ", ".join(sorted(set(times["concurrency"]) - {""}))
     load = "probe: one request at a time" if is_probe else f"concurrency {loads or 'not told'}"
     loaded = " · ".join(filter(None, [mark, load]))
+    say_waits(times)
     parts.heading("Time by stage")
     show_times(times, loaded, "latency", "Latency by stage, measured")
     parts.remark(
@@ -284,6 +299,7 @@ else:
     link.check("fresh", ("true", "false"))
     check_undrawn()
 parts.published_marks()
+say_waits(published.latency())
 show_times(published.latency(), theme.provenance(published=True), "latency-published", "Latency by stage")
 parts.remark(
     "Model, memory system, load, sample sizes and medians aren't told; a total has no published deviation. "

@@ -59,7 +59,8 @@ def offer(
     elif not estimate.to_do:
         st.info(f"Nothing is left to do of this study: it is run `{run_id}`.", icon=":material/check_circle:")
     elif working:
-        st.info(f"This study is being worked on: run `{run_id}`.", icon=":material/sync:")
+        there = f" Its progress is [at the top of this page](#{watching.ANCHOR})." if shown_above else ""
+        st.info(f"This study is being worked on: run `{run_id}`.{there}", icon=":material/sync:")
     cannot = bool(missing_keys) or not estimate.to_do or working
     pilot = None
     if access.may_edit():

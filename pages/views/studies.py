@@ -1,4 +1,4 @@
-"""All studies of the store: opened, taken along as files, read in, renamed, deleted."""
+"""All studies of the store: opened, exported, imported, renamed, deleted."""
 
 import io
 import tempfile
@@ -65,14 +65,14 @@ def show_table(frame: pd.DataFrame) -> None:
         texts=["yes" if each else "left out" for each in frame["texts"]],
     )
     columns: dict[str, Any] = {
-        "name": st.column_config.TextColumn("name", width="medium"),
-        "run": st.column_config.TextColumn("id", width="small"),
+        "name": st.column_config.TextColumn("name", width=195),
+        "run": st.column_config.TextColumn("id", width=122),
         "begun": st.column_config.TextColumn("begun (UTC)", width=115),
         "state": st.column_config.TextColumn("state", width=75),
         "records": st.column_config.TextColumn("records", help="Done, of those planned", width=95),
         "errors": st.column_config.NumberColumn("failed", format="%d", help="Records that are errors", width=60),
-        "judge": st.column_config.TextColumn("judge", width="small"),
-        "comparable": st.column_config.TextColumn("comparable", help="With the paper's numbers", width=85),
+        "judge": st.column_config.TextColumn("judge", width=60),
+        "comparable": st.column_config.TextColumn("comparable", help="With the paper's scores", width=85),
         "texts": st.column_config.TextColumn("texts", help="Questions, memories and responses", width=65),
     }
     whole = frame.assign(begun=pd.to_datetime(frame["begun"], unit="s", utc=True).dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -135,7 +135,7 @@ def show_exports(study: dict[Any, Any]) -> None:
                 help="OP-Bench alone, as the authors' scripts write and read it; two files a configuration.",
             )
     if not study["texts"]:
-        st.caption("Its texts were left out when it was exported, so there is nothing else to take along.")
+        st.caption("Its texts were left out when it was exported, so there is nothing else to export.")
 
 
 def show_chosen(study: dict[Any, Any]) -> None:
@@ -148,7 +148,7 @@ def show_chosen(study: dict[Any, Any]) -> None:
     with st.container(horizontal=True):
         for page, label in (("trade_off", "Trade-off"), ("oracle_gap", "Oracle gap"), ("latency", "Latency and cost")):
             st.page_link(f"pages/views/{page}.py", label=f"Open {label}", icon=":material/arrow_forward:")
-    st.subheader("Take it along", anchor=False)
+    st.subheader("Export", anchor=False)
     show_exports(study)
     if access.may_edit():
         show_changes(study)
@@ -187,7 +187,7 @@ def show_changes(study: dict[Any, Any]) -> None:
 
 def show_import() -> None:
     """Read a study from files: for editors."""
-    st.header("Read one in", anchor=False)
+    st.header("Import", anchor=False)
     turn = st.session_state.get(_ROUND, 0)
     files = st.file_uploader(
         f"Bundles (`…{SUFFIX}`), or JSON files of the public evaluator (`responses`, `judged`)",
@@ -251,20 +251,23 @@ def tell(section: Callable[[], None]) -> None:
         st.error(parts.plain(str(error)), icon=":material/error:")
 
 
-parts.title("Which studies are here, and how do they come and go?")
+parts.title("Which studies are here, and how do I share, import or delete one?")
 for sentence in st.session_state.pop(_SAID, []):
     st.success(parts.plain(sentence), icon=":material/check:")
 studies = all_studies()
 if studies.empty:
-    st.info("No study is here yet: launch one, or read one in.", icon=":material/info:")
+    st.info("No study is here yet: launch one, or import one.", icon=":material/info:")
     st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
 else:
-    st.caption("Choose a study at the left end of its row.")
+    st.caption("Tick a row to choose its study.")
     show_table(studies)
     looked_at = view.current().status
     here = studies[studies["run"] == looked_at.run_id] if looked_at is not None else studies.head(0)
     if here.empty:
-        st.info("Choose a study in the table, or under “Results of”, to take it along.", icon=":material/info:")
+        st.info(
+            "Choose a study in the table, or under “Results of”, to export, rename or delete it.",
+            icon=":material/info:",
+        )
     else:
         tell(partial(show_chosen, here.to_dict("records")[0]))
 if access.may_edit():

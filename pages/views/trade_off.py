@@ -10,17 +10,22 @@ from opbench.analysis.aggregate import Rule
 from opbench.analysis.compare import Kind
 from opbench.analysis.intervals import FEWEST_USERS
 from opbench.analysis.latency import spending
+from opbench.analysis.postprocessing import failures
 from opbench.analysis.prices import with_prices
 from opbench.analysis.tradeoff import CONTROL_SYSTEMS, UNITS
 from opbench.figures import theme
-from opbench.figures.answers import answers, without_random
+from opbench.figures.answers import answers, failed_sentence, without_random
 from opbench.figures.scatter import tradeoff_scatter
 from opbench.figures.tradeoff import LIKE_NONE, tradeoff_heatmap
+from opbench.sharing.sheet import Text
 from opbench.store.reading import RunStatus
 from opbench.types import Benchmark
-from pages.shared import answering, link, parts, results, view
+from pages.shared import answering, collecting, link, parts, results, view
 
 BENCHMARKS: dict[str, tuple[Benchmark, ...]] = {"both": ("op", "locomo"), "OP-Bench": ("op",), "LoCoMo": ("locomo",)}
+NAMES: dict[Benchmark, str] = {"op": "OP-Bench", "locomo": "LoCoMo"}
+#: How published changes are labelled: their unit isn't told.
+AS_PRINTED = "as printed"
 
 
 @st.cache_data(max_entries=32, show_spinner="Working out what a point costs…")
@@ -33,12 +38,32 @@ def _times(run_id: str, seen: results.Stamp) -> tuple[pd.DataFrame, pd.DataFrame
     return results.latency(run_id, seen, False, None), spending(results.run_data(run_id, seen))
 
 
+@st.cache_data(max_entries=8, show_spinner=False)
+def failed(run_id: str, seen: results.Stamp) -> pd.DataFrame:
+    return failures(results.run_data(run_id, seen).records_with("state"))
+
+
+def say_failed(frame: pd.DataFrame, found: pd.DataFrame) -> None:
+    """Where post-processing failed, of the configurations shown: a change of 0 may be no more than that."""
+    said = failed_sentence(frame, found)
+    if not said:
+        return
+    said += " Instances shows why, one by one."
+    collecting.add(Text(said))
+    st.warning(parts.plain(said), icon=":material/warning:")
+
+
 def show(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: str, mark: str, name: str) -> None:
-    """The answer in words; heatmap, scatters and controls, each with its table."""
+    """Heatmap, scatters and controls, each with its table; the answer in words is first where there is one alone, and
+    after the heatmap, which is quicker to read, where there are several."""
     methods = frame[~frame["control"].astype(bool)]
     groups = list(dict.fromkeys(without_random(methods)[["model", "memory"]].itertuples(index=False, name=None)))
-    answering.say(answers(frame))
+    if len(groups) == 1:
+        answering.say(answers(frame))
     show_changes(methods, benchmarks, unit, mark, name)
+    if len(groups) > 1:
+        parts.heading("In words, by memory system")
+        answering.say(answers(frame))
     parts.heading("Gain against cost")
     if len(groups) <= answering.MOST:
         show_scatters(frame, groups, unit, mark, name)
@@ -48,20 +73,23 @@ def show(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: str, mark
     show_controls(frame[frame["control"].astype(bool)], unit, f"{name}-controls")
 
 
-def change_columns(benchmark: Benchmark, unit: str, gap: str = "") -> dict[str, Any]:
-    """A benchmark's change with its interval, verdict and n, for a table made by `written`. `gap` tells headings of
-    several benchmarks apart."""
-    label = "OP-Bench" if benchmark == "op" else "LoCoMo"
-    what = "instances" if benchmark == "op" else "questions"
-    config = st.column_config
-    return {
-        f"{benchmark}_change": config.NumberColumn(label, format="%+.1f", help=f"Change in {unit}", width=75),
-        f"{benchmark}_span": config.TextColumn(f"95 %{gap}", help="Interval over users drawn anew", width=115),
-        f"{benchmark}_verdict": config.TextColumn(
-            f"verdict{gap}", help="After Holm's correction over all rows of the run, at 5 %", width=140
-        ),
-        f"{benchmark}_of": config.TextColumn(f"n{gap}", help=f"Paired {what} of those planned; users", width=130),
+def change_columns(benchmarks: tuple[Benchmark, ...], unit: str) -> dict[str, Any]:
+    """The benchmarks' changes, and then each one's interval, verdict and n, for a table made by `written`."""
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns: dict[str, Any] = {
+        f"{each}_change": number(NAMES[each], format="%+.1f", help=f"Change, {unit}", width=75) for each in benchmarks
     }
+    for each in benchmarks:
+        of = f"{'OP' if each == 'op' else 'LoCoMo'} " if len(benchmarks) > 1 else ""
+        what = "instances" if each == "op" else "questions"
+        columns |= {
+            f"{each}_span": text(f"{of}95 %", help="Interval over users drawn anew", width=115),
+            f"{each}_verdict": text(
+                f"{of}verdict", help="After Holm's correction over all rows of the run, at 5 %", width=140
+            ),
+            f"{each}_of": text(f"{of}n", help=f"Paired {what} of those planned; users", width=130),
+        }
+    return columns
 
 
 def written(frame: pd.DataFrame) -> pd.DataFrame:
@@ -90,8 +118,7 @@ def show_changes(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: s
         "memory": st.column_config.TextColumn("memory", width=60),
         "mitigation": st.column_config.TextColumn("post-processor", width=100),
     }
-    for benchmark, apart in zip(benchmarks, ("", " "), strict=False):
-        columns |= change_columns(benchmark, unit, apart)
+    columns |= change_columns(benchmarks, unit)
     if frame["model"].nunique() > 1:
         columns = {"model": "model"} | columns
     told = frame["source"].iloc[0] != "published"
@@ -103,7 +130,7 @@ def show_changes(frame: pd.DataFrame, benchmarks: tuple[Benchmark, ...], unit: s
         if frame[f"{benchmark}_low"].isna().all():
             del columns[f"{benchmark}_span"]
         if {*frame[f"{benchmark}_note"]} - {"", "paired"}:
-            columns[f"{benchmark}_note"] = f"{'OP-Bench' if benchmark == 'op' else 'LoCoMo'}: remark"
+            columns[f"{benchmark}_note"] = f"{NAMES[benchmark]}: remark"
     with numbers:
         parts.table(written(frame), columns, name, frame)
         metrics = ", ".join(sorted(set(frame["locomo_metric"])))
@@ -152,7 +179,7 @@ def show_prices(frame: pd.DataFrame, unit: str, name: str) -> None:
             "LoCoMo lost per OP point", format="%.2f", help="Points; negative: LoCoMo gains as well"
         ),
         "seconds": number("post-processing", format="%.2f s", help="Mean of the questions for which a model was asked"),
-        "seconds_per_op": number("per OP point", format="%.2f s"),
+        "seconds_per_op": number("time per OP point", format="%.2f s"),
         "usd_per_1000": number("$ per 1,000", format="$%.2f", help="More than without, for 1,000 questions"),
         "usd_per_op": number("$ per OP point", format="$%.3f", help="For 1,000 questions"),
         "price_note": "remark",
@@ -168,8 +195,8 @@ def show_prices(frame: pd.DataFrame, unit: str, name: str) -> None:
     parts.table(shown, columns, name, frame)
     dollars = "" if "usd_per_op" in columns else " What a call costs in money isn't known here."
     parts.remark(
-        "Prices are for each point gained on OP-Bench, and in points however changes are shown; where it isn't "
-        "improved there is none to pay for, and no price." + dollars
+        "Prices are per point gained on OP-Bench (OP), always in points; without a gain there is no price. A loss "
+        "below 0 is a gain on LoCoMo." + dollars
     )
 
 
@@ -179,7 +206,7 @@ def show_controls(frame: pd.DataFrame, unit: str, name: str) -> None:
         parts.remark("There are no controls among these results.")
         return
     columns: dict[str, Any] = {"memory": "memory", "mitigation": "control"}
-    columns |= change_columns("op", unit) | change_columns("locomo", unit, " ")
+    columns |= change_columns(("op", "locomo"), unit)
     if frame["model"].nunique() > 1:
         columns = {"model": "model"} | columns
     parts.table(written(frame), columns, name, frame)
@@ -197,10 +224,11 @@ def show_published() -> None:
         frame = answering.pick_memory(with_prices(published.tradeoff(), published.latency()))
         benchmarks = BENCHMARKS[link.one_of("Benchmark", list(BENCHMARKS), "benchmark", kind="segmented")]
     mark = theme.provenance(published=True)
-    show(frame, benchmarks, published.UNIT_NOT_TOLD, mark, "trade-off-published")
+    show(frame, benchmarks, AS_PRINTED, mark, "trade-off-published")
     parts.remark(
-        "GPT-4o-mini, as printed: the averaging rule and the speakers can't be chosen for published changes. Prices "
-        "read them as points. Seconds are table 11's, which names neither model nor memory system. "
+        "GPT-4o-mini, as printed: the paper doesn't tell whether its changes are points or percent, and the averaging "
+        "rule and the speakers can't be chosen for them. Prices read them as points. Seconds are table 11's, which "
+        "names neither model nor memory system. "
         "Choose a run under “Results of” to see measured ones."
     )
     parts.published_provenance(
@@ -239,6 +267,7 @@ def show_run(current: view.View, status: RunStatus) -> None:
         parts.nothing_yet(f"Nothing can be compared yet: {'; '.join(reasons)}.")
     else:
         mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
+        say_failed(frame, failed(status.run_id, seen))
         show(frame, benchmarks, UNITS[kind], mark, "trade-off")
         parts.say_left_out(frame)
         parts.remark(f"An interval needs {FEWEST_USERS} users. How intervals and p are made: docs/scores.md.")

@@ -24,10 +24,19 @@ def several(n_users: int, each: int = 3) -> list[str]:
 
 
 def test_the_same_difference_everywhere_is_known_exactly() -> None:
-    found = paired_difference([70.0, 40.0, 55.0] * 5, [60.0, 30.0, 45.0] * 5, several(5))
+    found = paired_difference([70.0, 40.0, 55.0] * 20, [60.0, 30.0, 45.0] * 20, several(20))
     assert [found.low, found.high] == pytest.approx([10.0, 10.0])
     assert found.p == 1 / 5000
-    assert (found.n_users, found.reason) == (5, "")
+    assert (found.n_users, found.reason) == (20, "")
+
+
+def test_a_few_users_that_all_go_one_way_are_no_more_than_the_sign_test_says() -> None:
+    # By chance 10 coins fall alike in 2 of 1,024 throws, 6 in 2 of 64, 5 in 2 of 32: that is above 5 %.
+    ten, six, five = (paired_difference([100.0] * 3 * n, [0.0] * 3 * n, several(n)) for n in (10, 6, 5))
+    assert (ten.p, six.p, five.p) == (2 / 1024, 2 / 64, 2 / 32)
+    assert [six.low, six.high] == [100.0, 100.0]
+    assert math.isnan(five.low)
+    assert five.reason == "all 5 users change by the same, too few to tell more"
 
 
 def test_no_difference_anywhere_has_p_one() -> None:
@@ -46,13 +55,13 @@ def test_too_few_users_is_a_reason_not_an_interval(n: int, reason: str) -> None:
 
 
 def test_only_what_both_have_counts_and_only_its_users() -> None:
-    users = several(6)
-    a, b = np.full(18, 30.0), np.full(18, 10.0)
+    users = several(7)
+    a, b = np.full(21, 30.0), np.full(21, 10.0)
     a[:2], b[2] = 1000.0, -1000.0
     a[2] = b[:2] = np.nan
     found = paired_difference(a, b, users)
     # The first user has no pair, the others differ by 20.
-    assert [found.low, found.high, found.n_users] == pytest.approx([20.0, 20.0, 5])
+    assert [found.low, found.high, found.n_users] == pytest.approx([20.0, 20.0, 6])
 
 
 def test_unaligned_scores_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from opbench.analysis.differences import Side, pair
 from opbench.analysis.locomo import headline_metric, locomo_table
 from opbench.analysis.tradeoff import tradeoff
 from opbench.store.rundata import RunData
@@ -31,6 +32,19 @@ def test_categories_and_overall(run: RunData, row: Row) -> None:
     assert rag["adversarial"] == pytest.approx(50)
     assert (rag["n_planned"], rag["n_scored"]) == (4, 4)
     assert (rag["adversarial_n_planned"], rag["adversarial_n_scored"]) == (1, 1)
+
+
+def test_a_mean_over_some_of_the_categories_says_which_are_not_there(
+    run: RunData, row: Row, changed: Callable[..., RunData]
+) -> None:
+    # The slice has multi-hop, single-hop and adversarial questions, which never count.
+    assert set(locomo_table(run)["left_out"]) == {"temporal, open-domain"}
+    frame = tradeoff(run, "task-mean").set_index("mitigation")
+    assert frame.loc["reminder", "locomo_note"] == "paired, without temporal, open-domain"
+    found = pair(Side(run, RAG), Side(run, REMINDER))
+    assert found.remarks == ("The LoCoMo mean is over a part of the benchmark: not both plan temporal, open-domain.",)
+    without = changed(instances=run.instances[run.instances["benchmark"] == "op"])
+    assert set(locomo_table(without)["left_out"]) == {""}, "no mean, and so no partial one"
 
 
 def test_change_is_paired(run: RunData, row: Row) -> None:

@@ -46,9 +46,11 @@ def test_the_same_change_of_all_users_is_exact(wide: RunData) -> None:
     assert [reminder[f"op_{name}"] for name in ("change", "low", "high")] == pytest.approx([20.0] * 3)
     assert [reminder[f"locomo_{name}"] for name in ("change", "low", "high")] == pytest.approx([-15.0] * 3)
     # Holm over the four comparisons of post-processors, two of which (on random memories) have p = 1.
-    assert reminder["op_p"] == 1 / 5000
-    assert reminder["op_p_holm"] == pytest.approx(4 / 5000)
-    assert (reminder["op_verdict"], reminder["locomo_verdict"]) == ("better", "worse")
+    # All 12 users go one way: 2 of 2^12 by chance. LoCoMo's 6: 2 of 64, and four times that isn't below 5 %.
+    assert reminder["op_p"] == 1 / 2048
+    assert reminder["op_p_holm"] == pytest.approx(4 / 2048)
+    assert (reminder["locomo_p"], reminder["locomo_p_holm"]) == (1 / 32, pytest.approx(4 / 32))
+    assert (reminder["op_verdict"], reminder["locomo_verdict"]) == ("better", "not distinguishable")
     assert (reminder["op_users"], reminder["locomo_users"]) == (12, 6)
     assert (reminder["op_n"], reminder["locomo_n"]) == (144, 12)
 
@@ -69,7 +71,7 @@ def test_in_percent_interval_and_change_turn_and_the_verdict_stays(wide: RunData
     assert [reminder[f"op_{name}"] for name in ("change", "low", "high")] == pytest.approx([40.0] * 3)
     assert reminder["op_points"] == pytest.approx(20.0)
     assert reminder["locomo_change"] == pytest.approx(-25.0)
-    assert reminder["op_p_holm"] == pytest.approx(4 / 5000)
+    assert reminder["op_p_holm"] == pytest.approx(4 / 2048)
 
 
 def test_controls_are_apart_and_include_random_and_no_memories(wide: RunData) -> None:
@@ -83,8 +85,8 @@ def test_controls_are_apart_and_include_random_and_no_memories(wide: RunData) ->
     ]
     assert controls["op_change"].tolist() == pytest.approx([45.0, 35.0, 10.0, 40.0])
     assert controls["locomo_change"].tolist() == pytest.approx([-60.0, -30.0, -30.0, -50.0])
-    # A family of its own: four controls, all with the least p there is.
-    assert controls["op_p_holm"].tolist() == pytest.approx([4 / 5000] * 4)
+    # A family of its own: four controls, all with the least p that 12 users can have.
+    assert controls["op_p_holm"].tolist() == pytest.approx([4 / 2048] * 4)
 
 
 def test_the_interval_of_locomo_is_the_paired_difference_of_its_questions(wide: RunData) -> None:
@@ -145,7 +147,7 @@ def test_what_a_point_costs(wide: RunData) -> None:
     assert reminder["locomo_per_op"] == pytest.approx(0.75)
     assert (reminder["seconds"], reminder["seconds_per_op"]) == (pytest.approx(0.4), pytest.approx(0.02))
     assert (reminder["usd_per_1000"], reminder["usd_per_op"]) == (pytest.approx(2.0), pytest.approx(0.1))
-    assert reminder["price_note"] == ""
+    assert reminder["price_note"] == "the LoCoMo change isn't distinguishable from none"
     # Abstaining asks nobody; random memories are no post-processor and have no time of it.
     assert abstain["seconds"] == 0.0
     assert math.isnan(pick(frame, "rag", "random memories")["seconds"])
@@ -160,6 +162,24 @@ def test_no_price_where_nothing_is_gained() -> None:
     priced = with_prices(frame, published.latency())
     assert priced["price_note"].tolist()[:3] == ["OP-Bench isn't improved: no price"] * 2 + [""]
     assert priced[["locomo_per_op", "seconds_per_op", "usd_per_op"]].iloc[:2].isna().all(axis=None)
+
+
+def test_a_gain_that_may_be_nothing_has_no_price() -> None:
+    frame = published.tradeoff()
+    verdicts = ["not distinguishable", "can't be told", "better", "better"]
+    frame["op_points"] = 2.0
+    frame["locomo_points"] = -1.0
+    frame["op_verdict"] = [*verdicts, *frame["op_verdict"].iloc[4:]]
+    frame["locomo_verdict"] = ["worse", "worse", "not distinguishable", "worse", *frame["locomo_verdict"].iloc[4:]]
+    priced = with_prices(frame, published.latency()).iloc[:4]
+    assert priced["locomo_per_op"].tolist() == pytest.approx([NAN, 0.5, 0.5, 0.5], nan_ok=True)
+    assert priced["seconds_per_op"].isna().tolist() == [True, False, False, False]
+    assert priced["price_note"].tolist() == [
+        "the gain isn't distinguishable from none: no price",
+        "whether the gain is more than chance can't be told",
+        "the LoCoMo change isn't distinguishable from none",
+        "",
+    ]
 
 
 def test_published_prices_by_hand() -> None:
@@ -180,7 +200,7 @@ def test_gap_closed_by_half_is_exact(wide: RunData) -> None:
     reminder = pick(frame, "rag", "reminder")
     # RAG 50, oracle 90, reminder 70, for each user.
     assert [reminder[f"gap_{name}"] for name in ("closed", "low", "high")] == pytest.approx([0.5] * 3)
-    assert reminder["gap_p_holm"] == pytest.approx(4 / 5000)
+    assert reminder["gap_p_holm"] == pytest.approx(4 / 2048)
     assert (reminder["gap_users"], reminder["gap_n"], reminder["words"]) == (12, 144, "closes a part of the gap")
     assert pick(frame, "rag", "marag")["words"] == "not distinguishable from no post-processor"
     assert pick(frame, "rag", "abstain")["words"] == "control: goes beyond the oracle"
@@ -223,6 +243,9 @@ def test_a_gap_that_is_not_distinguishable_from_none_has_a_share_and_no_interval
     assert reminder["gap_closed"] == pytest.approx(20.0)
     assert math.isnan(reminder["gap_low"])
     assert reminder["interval_note"] == "the gap itself isn't distinguishable from none"
+    assert reminder["words"] == (
+        "goes beyond the oracle (by the averages: the gap itself isn't distinguishable from none)"
+    )
 
 
 def test_a_subtype_that_the_slice_has_none_of_is_said(run: RunData) -> None:

@@ -116,7 +116,7 @@ def test_a_link_to_no_run_gives_a_sentence(visitor: Visitor) -> None:
 
 def test_the_choice_of_a_run_is_in_the_link_on_every_page(visitor: Visitor) -> None:
     page = visitor.go()
-    page.get_by_test_id("stSidebar").get_by_role("combobox").click()
+    page.get_by_test_id("stSidebar").get_by_role("combobox", name="Results of").click()
     page.get_by_role("option").filter(has_text=MADE).click()
     expect(page.get_by_text("measured here")).to_be_visible()
     page.get_by_text("category-macro").click()

@@ -67,6 +67,11 @@ def test_a_copied_link_opens_the_same_view_in_a_fresh_profile(served: Served, br
     other = there.go(link.removeprefix(served.url))
     expect(other.get_by_role("radio", name="category-macro")).to_be_checked()
     there.settle()
+    for _ in range(40):
+        # Figures are drawn a moment after the page's script has ended.
+        if seen(other) == seen(page):
+            break
+        other.wait_for_timeout(250)
     assert seen(other) == seen(page)
     assert here.faults == there.faults == []
     here.close()
@@ -162,6 +167,8 @@ def test_pictures_and_tables_come_out_of_the_exported_file(
     lines = Path(download.value.path()).read_text("utf-8").splitlines()
     data = json.loads(page.locator("#data").text_content() or "")
     assert lines[0].split(",")[:3] == ["model", "memory", "mitigation"]
+    assert lines[0].endswith(",marks")
+    assert all("not comparable with the paper" in line for line in lines[1:])
     assert len(lines) == 1 + len(data["tables"][0]["rows"])
     assert faults == []
     assert not [each for each in requests if each.startswith("http")]

@@ -147,6 +147,7 @@ def bar(
         "gap_reason": reason,
         **dict.fromkeys(("gap_low", "gap_high", "gap_p_holm", "gap_users"), NAN),
         "interval_note": "",
+        "source": "measured",
         "n_scored": 10,
         "n_planned": 13,
         "missing": "nothing scored: baiting" if math.isnan(op) else "",

@@ -124,7 +124,8 @@ def test_the_published_answer_for_mem0() -> None:
         "Few-Shot-CoT +20.0 OP-Bench, +9.9 LoCoMo, about 3.2 s of post-processing; "
         "MARAG +18.0 OP-Bench, +10.8 LoCoMo, about 1.0 s of post-processing; "
         "Self-Critic +1.2 OP-Bench, +13.1 LoCoMo, about 4.1 s of post-processing. "
-        "Not on it, since another (or none) is no worse on both and better on one: Reminder, ComoRAG. "
+        "Not on it, since another (or none) is no worse on both and better on one, or nothing is gained: "
+        "Reminder, ComoRAG. "
         "No intervals are published."
     )
 
@@ -133,13 +134,13 @@ def test_a_measured_answer_has_intervals_verdicts_users_and_controls() -> None:
     (answer,) = answers(MEASURED)
     assert answer.head == "RAG · m"
     assert answer.sentences == (
-        "On the Pareto front (changes in points): "
+        "By the averages alone, on the Pareto front (changes in points; LoCoMo: token F1): "
         "Few-Shot-CoT +20.0 (+17.0 to +23.0) OP-Bench, −8.0 (−12.0 to −4.0) LoCoMo, about 3.2 s of post-processing; "
         "MARAG +12.0 (+9.0 to +15.0) OP-Bench, +1.0 (−3.0 to +5.0) LoCoMo, about 1.0 s of post-processing.",
-        "Not on it, since another (or none) is no worse on both and better on one: ComoRAG.",
+        "Not on it, since another (or none) is no worse on both and better on one, or nothing is gained: ComoRAG.",
         "Not distinguishable from no post-processor on OP-Bench (n = 20 users): ComoRAG.",
         "Not distinguishable from no post-processor on LoCoMo (n = 10 users): MARAG.",
-        "No better than the control “random memories”: MARAG, ComoRAG.",
+        "By the averages no better than the control “random memories”: MARAG, ComoRAG.",
     )
 
 
@@ -149,8 +150,8 @@ def test_an_answer_without_intervals_says_why_once() -> None:
     few |= {f"{benchmark}_{end}": NAN for benchmark in ("op", "locomo") for end in ("low", "high")}
     (answer,) = answers(with_front(pd.DataFrame([row("marag", -1.0, -2.0, **few)])))
     assert answer.sentences == (
-        "None is on the Pareto front: going without is at least as good on both benchmarks.",
-        "No interval on OP-Bench and LoCoMo: 2 users, an interval needs 5.",
+        "By the averages alone, on the Pareto front is none: going without is at least as good on both benchmarks.",
+        "No interval on OP-Bench and LoCoMo, so the changes may be chance: 2 users, an interval needs 5.",
     )
 
 
@@ -197,14 +198,16 @@ def test_gap_in_words() -> None:
 
 
 def test_gap_closed_is_drawn_in_percent_with_its_interval_and_words_where_there_is_none() -> None:
-    by_place = {trace.y[0]: trace for trace in gap_closed(GAP).data}
+    figure = gap_closed(GAP)
+    names = dict(zip(figure.layout.yaxis.tickvals, figure.layout.yaxis.ticktext, strict=True))
+    by_place = {names[trace.y[0]]: trace for trace in figure.data}
     shot = by_place["Few-Shot-CoT"]
     assert shot.x[0] == 50.0
     assert [shot.error_x.array[0], shot.error_x.arrayminus[0]] == pytest.approx([10.0, 10.0])
     assert by_place["Reminder"].x[0] == -25.0
     assert by_place["ComoRAG"].mode == "text"
     assert by_place["ComoRAG"].text[0] == "no gap to close"
-    assert "memory system 85.00" in by_place["ComoRAG"].hovertext
+    assert "memory system 85.00" in by_place["ComoRAG"].hovertext[0]
     assert by_place["control: always abstain"].marker.color == theme.GREY
 
 

@@ -164,7 +164,7 @@ def test_memories_from_retrieved_to_kept_to_dropped(visit: Open, store: Store) -
     app = visit("instances", run=MADE, instance=an_instance(store, "fact"), of=MARAG)
     text = said(app)
     assert [each.label for each in app.expander if each.label.startswith("Memories")] == [
-        "Memories: 2 retrieved, 1 kept, 1 lines in the prompt"
+        "Memories: 2 retrieved, 1 kept, 1 line in the prompt"
     ]
     assert "#1 · 8 May 2023 · similarity 0.250" in text
     assert "Has :violet-background[**a**] dog." in text

@@ -231,6 +231,13 @@ def test_what_of_a_link_is_unknown_is_said(visit: Open) -> None:
     assert metrics(app)["Records to do"] == "72", "the form is the usual one"
 
 
+@pytest.mark.parametrize("limit", ["--5", "²", "-", "9" * 5000, "１２", "1e3", "1e999", "nan", "-inf"])
+def test_a_number_that_is_none_is_said(visit: Open, limit: str) -> None:
+    app = visit("launch", limit=limit, temperature=limit if limit != "1e3" else "1e400")
+    assert any(f"limit={limit[:40]}" in warning.value.replace("\\", "") for warning in app.warning)
+    assert metrics(app)["Records to do"] == "72", "the form is the usual one"
+
+
 @pytest.mark.parametrize(
     ("benchmarks", "categories", "subtypes", "locomo", "adversarial", "expected"),
     [

@@ -39,7 +39,9 @@ def test_measured_gap(visit: Open, store: Store) -> None:
     table = first_table(app)
     assert table.loc[("RAG", "Reminder"), "closed"] == pytest.approx(50.0)
     assert table.loc[("RAG", "MARAG"), "closed"] == pytest.approx(-25.0)
-    assert table.loc[("RAG", "MARAG"), "words"] == "widens the gap: worse than no post-processor"
+    assert table.loc[("RAG", "MARAG"), "words"] == (
+        "widens the gap: worse than no post-processor (by the averages: 2 users, an interval needs 5)"
+    )
     assert pd.isna(table.loc[("BASE", "no post-processor"), "closed"])
     said = plain(app)
     assert "50.0 points, 40.0 below the oracle's 90.0" in said

@@ -26,8 +26,8 @@ def keys(app: AppTest, kind: str) -> set[str]:
 
 def test_an_empty_store_says_what_to_do(visit: Open) -> None:
     app = visit("studies")
-    assert app.title[0].value == "Which studies are here, and how do they come and go?"
-    assert "launch one, or read one in" in told(app)
+    assert app.title[0].value == "Which studies are here, and how do I share, import or delete one?"
+    assert "launch one, or import one" in told(app)
 
 
 def test_all_studies_are_told_and_one_is_chosen(visit: Open, store: Store) -> None:
@@ -40,7 +40,7 @@ def test_all_studies_are_told_and_one_is_chosen(visit: Open, store: Store) -> No
     assert table["state"].tolist() == ["stopped", "complete"]
     assert table["errors"].tolist() == [3, 0]
     assert "Choose a study in the table" in told(app)
-    assert app.header[0].value == "Read one in"
+    assert app.header[0].value == "Import"
     chosen = visit("studies", run="two")
     assert chosen.header[0].value.replace("\\", "") == "<b>second</b>"
     assert {"bundle-numbers", "bundle-texts", "public-json"} <= keys(chosen, "download_button")
@@ -91,7 +91,7 @@ def test_viewers_take_along_and_change_nothing(visit: Open, store: Store, monkey
     assert {"bundle-numbers", "bundle-texts"} <= keys(app, "download_button")
     assert not app.button
     assert not app.get("file_uploader")
-    assert "Read one in" not in [each.value for each in app.header]
+    assert "Import" not in [each.value for each in app.header]
 
 
 def button(app: AppTest, label: str) -> Any:

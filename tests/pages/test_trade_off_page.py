@@ -18,6 +18,7 @@ from opbench.store.writing import create_run
 from opbench.study import make_study
 from tests.pages.conftest import Open
 from tests.pages.made_run import MADE, write_run
+from tests.pages.test_instances_page import answer
 from tests.pages.test_results_pages import first_table, words
 from tests.pages.wide_run import WIDE, write_wide
 
@@ -154,3 +155,25 @@ def test_the_command_line_gives_the_same_numbers(visit: Open, store: Store, caps
         for name in ("op_change", "op_low", "op_high", "op_p_holm", "locomo_change", "locomo_high", "op_verdict"):
             assert rows[key][name] == (pytest.approx(row[name]) if isinstance(row[name], float) else row[name])
     assert any("Not distinguishable from no post-processor" in note for note in told["notes"])
+
+
+def test_a_failed_post_processing_is_told_before_the_changes(visit: Open, store: Store) -> None:
+    write_run(store)
+    answer(store, "A reply.", ("rag", "reminder"), state="kept")
+    answer(store, "A reply.", ("rag", "marag"), state="failed")
+    # 12 instances a benchmark, so 24 records a configuration.
+    assert "Post-processing failed, and changed nothing, in: MARAG 24 of 24 records" in plain(visit(run=MADE))
+
+
+def test_without_a_failed_post_processing_there_is_no_warning(visit: Open, store: Store) -> None:
+    write_run(store)
+    answer(store, "A reply.", ("rag", "marag"), state="kept")
+    assert not visit(run=MADE).warning
+
+
+def test_several_memory_systems_have_the_picture_first_and_say_what_is_common_once(visit: Open) -> None:
+    app = visit()
+    assert plain(app).count("No intervals are published") == 1
+    assert app.header[0].value == "In words, by memory system"
+    alone = visit(memory="Mem0")
+    assert "In words, by memory system" not in [each.value for each in alone.header]

@@ -10,13 +10,15 @@ import pytest
 from sqlalchemy import select
 
 from opbench.analysis.latency import latency, spending
+from opbench.running.assumed import memory_tokens, prompt_tokens
 from opbench.running.prepare import prepare
+from opbench.running.quote import quote
 from opbench.settings import settings
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
 from opbench.store.reading import read_run
 from opbench.study import Study
-from tests.running.study import reply, run_here, use_endpoint
+from tests.running.study import STUDY, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 CONTROLS: dict[str, Any] = {"memories": ("base", "rag", "random"), "mitigations": ("none", "empty", "abstain")}
@@ -66,6 +68,50 @@ async def test_controls_in_a_run(home: Path) -> None:
     costs = spending(data).set_index(["memory", "mitigation"])
     assert (costs.loc[("rag", "abstain"), "cost_usd"], costs.loc[("rag", "abstain"), "n_priced"]) == (0, 28)
     assert costs.loc[("rag", "empty"), "cost_usd"] == pytest.approx(costs.loc[("base", "none"), "cost_usd"])
+
+
+@pytest.mark.parametrize(
+    ("memories", "naive", "calls"),
+    [
+        # Plain responses of three memory systems, and two emptied memories; abstaining asks nobody. An emptied memory
+        # is answered as BASE is: two calls an instance less.
+        (("base", "rag", "random"), 5, 3),
+        # Without BASE the two emptied memories share one response of their own.
+        (("rag", "random"), 4, 3),
+    ],
+)
+def test_a_quote_knows_what_the_controls_ask(home: Path, memories: tuple[str, ...], naive: int, calls: int) -> None:
+    store = open_store(settings().store_url)
+    with ScriptedEndpoint(reply=reply) as endpoint:
+        use_endpoint(home, endpoint)
+        prepared = prepare(Study(**STUDY | CONTROLS | {"memories": memories}))
+        found = quote(store, prepared, concurrency=4)
+        responses = [line for line in found.lines if line.stage == "response"]
+        assert sum(line.calls_naive for line in responses) == 28 * naive
+        assert sum(line.calls for line in responses) == 28 * calls
+        assert not [line for line in responses if line.mitigation == "abstain"]
+        # A prompt to an emptied memory is as long as BASE's; one to random turns as one to RAG's turns, on average.
+        tokens = {(line.memory, line.mitigation): line.prompt_tokens for line in responses}
+        assert tokens["random", "none"] == pytest.approx(tokens["rag", "none"])
+        emptied = sum(amount for (_, mitigation), amount in tokens.items() if mitigation == "empty")
+        assert emptied == pytest.approx(
+            0 if "base" in memories else sum(prompt_tokens(instance) for instance in prepared.instances)
+        )
+
+
+def test_memories_are_as_long_as_turns_on_average(home: Path) -> None:
+    study = Study(models=("smollm2-135m",), data="sample", k=3, memories=("rag", "random", "rag-observations"))
+    prepared = prepare(study)
+    # Each turn as `speaker: text`, its day as prose, and 6 characters of brackets and marks; 4 characters a token.
+    lengths = [
+        len(f"{turn.speaker}: {turn.text}") + len(session.day) + 6
+        for name in prepared.history_sha256
+        for session in prepared.corpus.conversations[name].sessions
+        for turn in session.turns
+    ]
+    expected = 3 * sum(lengths) / len(lengths) / 4
+    assert memory_tokens(prepared, "random") == memory_tokens(prepared, "rag") == pytest.approx(expected)
+    assert memory_tokens(prepared, "rag-observations") != pytest.approx(expected)
 
 
 def test_a_run_with_the_offline_judge_knows_the_controls(home: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,36 @@ def test_a_killed_run_is_seen_as_dead_and_can_be_launched_again(home: Path) -> N
         _until(lambda: not run_status(store, launched.run_id).working, seconds=5)
         launch(store, Study(**STUDY), concurrency=8)
         _until(lambda: run_status(store, launched.run_id).complete)
+
+
+def test_two_that_start_at_once_are_one_run(home: Path) -> None:
+    """Two browsers press Start: one starts, the other is told, and the run isn't refused to both."""
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint)
+        store = open_store(settings().store_url)
+        ready = threading.Barrier(2)
+
+        def press(_: int) -> str:
+            ready.wait()
+            try:
+                return launch(store, Study(**STUDY), concurrency=4).run_id
+            except UsageError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(2) as browsers:
+            told = sorted(browsers.map(press, range(2)), key=len)
+        assert "is being worked on already" in told[1], told
+        _until(lambda: run_status(store, told[0]).complete)
+        assert run_status(store, told[0]).done == PLANNED
+
+
+def test_a_home_that_cannot_be_written_is_a_sentence(home: Path) -> None:
+    with ScriptedEndpoint(reply=reply) as endpoint:
+        use_endpoint(home, endpoint)
+        store = open_store(settings().store_url)
+        (home / "studies").write_text("a file where the folder should be")
+        with pytest.raises(UsageError, match=r"studies: can't be written \(.*\).*OPBENCH_HOME"):
+            launch(store, Study(**STUDY), concurrency=4)
 
 
 def test_a_study_that_cannot_run_starts_nothing(home: Path) -> None:

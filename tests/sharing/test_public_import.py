@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from opbench.analysis.op import op_table
 from opbench.benchmarks import load
 from opbench.errors import DataError, UsageError
 from opbench.sharing.public_import import PublicPart, configuration, import_public
+from opbench.store import schema as s
 from opbench.store.database import Store, open_store
 from opbench.store.reading import read_run, run_ids, run_study
 from opbench.types import Corpus
@@ -234,6 +236,7 @@ def test_a_wrong_shape_names_file_and_place(
         (b'{"results": [NaN]}', "holds NaN"),
         (b"[" * 100_000, "nested too deeply"),
         (b"3", "expected an object"),
+        (b'{"results": ' + b"9" * 5000 + b"}", "a number that is too long"),
         (b'{"frame": "x", "metrics": {}}', "averages only"),
         (b'{"a_search": {"task_type": "diversity", "person_name": "a", "results": []}}', "responses"),
     ],
@@ -242,6 +245,23 @@ def test_what_isnt_a_result_file_is_refused(store: Store, sample: Corpus, conten
     with pytest.raises(DataError, match=rf"^judged\.json: .*{said}") as told:
         bring(store, content, sample)
     assert "\n" not in str(told.value)
+
+
+def test_numbers_that_no_column_holds(store: Store, sample: Corpus) -> None:
+    huge = int("9" * 400)
+    value = judged(responses(sample))
+    value["results"][0]["responses"][0]["search_duration_ms"] = huge
+    with pytest.raises(DataError, match=r"responses\[0\]\.search_duration_ms: expected a number, found .* 9{30}…"):
+        bring(store, value, sample)
+    value = judged(responses(sample))
+    for group in value["results"]:
+        if group["task_type"] == "diversity":
+            group["scores"]["answer_count"] = huge
+    run_id = bring(store, value, sample)
+    with store.begin() as connection:
+        counts = connection.scalars(select(s.user_scores.c.n)).all()
+    planned = [len(group["responses"]) for group in value["results"] if group["task_type"] == "diversity"]
+    assert sorted(counts) == sorted(planned), f"what was answered, not what run {run_id} was told"
 
 
 def test_an_answer_may_stand_only_once(store: Store, sample: Corpus) -> None:

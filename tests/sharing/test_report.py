@@ -53,6 +53,7 @@ def test_it_says_what_its_numbers_are(store: Store) -> None:
         "94 of 96 records",
         "rule: category-macro",
         "first speakers only",
+        "judge: offline",
         "not comparable with the paper",
     ]
     assert sheet.provenance["judge"] == "offline"

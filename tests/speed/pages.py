@@ -37,7 +37,10 @@ _WATCH = """() => {
   const seen = window.watched = { clicked: null, ran: false, changed: 0 };
   addEventListener('click', () => { if (seen.clicked === null) seen.clicked = performance.now(); }, true);
   new MutationObserver(changes => {
-    seen.changed = performance.now();
+    // What a screen reader reads of a table stands in its canvas, a fifth of a second after the table was drawn.
+    changes = changes.filter(change => !(change.target.closest ? change.target : change.target.parentElement)
+      ?.closest('canvas'));
+    if (changes.length) seen.changed = performance.now();
     for (const change of changes)
       if (change.target.dataset?.testid === 'stApp' && change.target.dataset.testScriptState === 'running'
           && seen.clicked !== null) seen.ran = true;
@@ -169,13 +172,16 @@ def main() -> None:
     with session(folder) as (low, timer):
         low.go(f"/{_EMPTY.lower()}")
         refilter(low)
-        timer.go(f"/audit?run={big_study.BIG}")
+        timer.go(f"/studies?run={big_study.BIG}")
         names = timer.pages()
         firsts, opens, new, again, models = (_lists(names) for _ in range(5))
         empty: dict[str, list[float]] = {"open": [], "re-filter": []}
+        at = "Studies"
         for name in names:
-            timer.open("Data" if name == "Audit" else "Audit")
+            # From a light page, which isn't the one that is there: a click on that changes nothing.
+            timer.open(next(light for light in ("Audit", "Studies") if light not in (at, name)))
             firsts[name].append(timer.open(name))
+            at = name
         for _ in range(ROUNDS):
             for name in names:
                 opens[name].append(timer.open(name))

@@ -24,7 +24,7 @@ from opbench.store.archive import LIMITS, Limits
 from opbench.store.bundle import export_run, import_run
 from opbench.store.bundle_import import digest_of
 from opbench.store.database import Store, open_store
-from opbench.store.reading import read_run, run_ids
+from opbench.store.reading import failures, read_run, run_ids
 from tests.pages.made_run import MADE, write_run
 
 Members = dict[str, bytes]
@@ -121,6 +121,64 @@ def test_the_bundles_of_the_first_format_are_read_as_they_were(other: Store) -> 
 def test_a_tampered_member_is_named(other: Store, whole: Members, member: str) -> None:
     said = refused(other, packed(whole | {member: whole[member].replace(b"0.7", b"0.9") + b" "}))
     assert f"{member} was changed after the export" in said
+
+
+@pytest.mark.parametrize(
+    ("member", "values", "said"),
+    [
+        ("records", {"finished_at": 1e300}, "finished_at isn't from 0 to 2.2e+11"),
+        ("records", {"response_ms": -5.0}, "response_ms isn't from 0 to 1e+12"),
+        ("records", {"response_ms": 10**400}, "response_ms isn't a number"),
+        ("records", {"cost_usd": -0.5}, "cost_usd isn't from 0 to 1000000000"),
+        ("records", {"concurrency": 0}, "concurrency isn't from 1 to 2147483647"),
+        ("records", {"response_prompt_tokens": -1}, "response_prompt_tokens isn't from 0 to 2147483647"),
+        ("scores", {"value": 1.5}, "value isn't from 0 to 1"),
+        ("scores", {"value": -0.1}, "value isn't from 0 to 1"),
+        ("user_scores", {"value": 7.0}, "value isn't from -1 to 2"),
+        ("user_scores", {"n": -4}, "n isn't from 0 to 2147483647"),
+        ("instances", {"benchmark": "op", "subtype": "temporal"}, "op has no temporal"),
+        ("instances", {"benchmark": "locomo", "subtype": "fact"}, "locomo has no fact"),
+    ],
+)
+def test_values_that_no_study_has_are_refused(
+    other: Store, whole: Members, member: str, values: dict[str, Any], said: str
+) -> None:
+    """Dates that can't be written, times before they began, scores beyond their scale: every page would meet them."""
+    assert said in refused(other, packed(edited(whole, f"{member}.jsonl", lambda row: row | values)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("created_at", 1e300, "created_at isn't from 0 to 2.2e+11"),
+        ("created_at", -1.0, "created_at isn't from 0 to"),
+        ("executions", 5, "provenance isn't one of ours (executions: "),
+        ("executions", [5], "provenance isn't one of ours (executions.0: "),
+        ("executions", [{"concurrency": "many"}], "(executions.0.concurrency: "),
+        ("executions", [{"budget_usd": "a lot"}], "(executions.0.budget_usd: "),
+        ("plugins", 5, "(plugins: "),
+        ("data", [], "(data: "),
+    ],
+)
+def test_a_run_that_no_page_could_show_is_refused(
+    other: Store, whole: Members, field: str, value: Any, said: str
+) -> None:
+    run = json.loads(whole["manifest.json"])["run"]
+    changed = {field: value} if field in run else {"provenance": run["provenance"] | {field: value}}
+    assert said in refused(other, packed(signed(whole, run=run | changed)))
+
+
+def test_a_bundle_of_nothing_is_refused(other: Store, whole: Members) -> None:
+    empty = {name: b"" if name.endswith(".jsonl") else content for name, content in whole.items()}
+    assert "holds no configuration or no instance" in refused(other, packed(signed(empty)))
+
+
+def test_an_error_without_a_kind_is_told_as_such(other: Store, whole: Members) -> None:
+    lines = [json.loads(line) for line in whole["records.jsonl"].splitlines()]
+    place = next(number for number, row in enumerate(lines) if row["status"] == "error")
+    unnamed = edited(whole, "records.jsonl", lambda row: row | {"error_kind": None, "error": None}, place)
+    frame = failures(other, import_run(other, packed(unnamed), label="a.zip"))
+    assert frame["kind"].tolist() == frame["reason"].tolist() == ["not told"]
 
 
 def test_a_tampered_manifest_is_told(other: Store, whole: Members) -> None:

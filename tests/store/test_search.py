@@ -8,6 +8,7 @@ import pytest
 
 from opbench.errors import UsageError
 from opbench.store import human
+from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.record import configuration_id, read_record
 from opbench.store.search import Search, check, found, hits, names_of, place_of
@@ -107,6 +108,20 @@ def test_a_page_of_hits(store: Store) -> None:
     assert "response" not in hits(store, STUDY, ids, texts=False)
 
 
+def test_a_method_that_answers_by_itself_took_the_time_of_its_other_stages(store: Store) -> None:
+    """`abstain` has no response stage: what it took is the retrieval; it isn't without a time, nor the fastest."""
+    with store.begin() as connection:
+        one = configuration_id(connection, RUN, REMINDER)
+    own = answered(one, WHEN, "I can't say.", 0.0, metric="f1", response_ms=None, retrieval_ms=900.0, state="nothing")
+    save_records(store, RUN, [own])
+    ids = list(found(store, RUN, STUDY, Search(order="slowest")))
+    frame = hits(store, STUDY, ids)
+    shown: list[object] = [frame[name].iloc[0] for name in ("instance", "mitigation", "total_ms")]
+    assert shown == [WHEN, "reminder", 900.0]
+    assert frame["response_ms"].isna()[0]
+    assert frame["total_ms"].isna().tolist() == [False] * 8 + [True], "only the failed record has none"
+
+
 def test_hits_that_are_gone_are_left_out(store: Store) -> None:
     assert len(hits(store, STUDY, [10_000])) == 0
     assert len(hits(store, STUDY, [])) == 0
@@ -176,5 +191,9 @@ def test_a_persons_score_is_found(store: Store) -> None:
     assert look(store, human=True) == [(FACT, "base", "none")]
     assert len(look(store, human=False)) == 7
     assert hits(store, STUDY, list(found(store, RUN, STUDY, Search(human=True))))["human"].tolist() == [0.3]
+    # Another response in its place: what was said of the earlier one isn't its score.
+    with store.begin() as connection:
+        connection.execute(s.records.update().where(s.records.c.response == "It’s wet.").values(response="It’s dry."))
+    assert hits(store, STUDY, list(found(store, RUN, STUDY, Search(human=True))))["human"].isna().all()
     human.rate(store, RUN, BASE, FACT, None, rater="ann")
     assert look(store, human=True) == []

@@ -38,7 +38,11 @@
 
   function csv(button) {
     const table = shared.tables[button.dataset.csv];
-    const lines = [table.columns, ...table.rows].map((row) => row.map(cell).join(",") + "\n");
+    // The marks stand in every row: the file goes on alone.
+    const marks = shared.marks.length ? shared.marks.join("; ") : null;
+    const rows = marks === null ? table.rows : table.rows.map((row) => [...row, marks]);
+    const heads = marks === null ? table.columns : [...table.columns, "marks"];
+    const lines = [heads, ...rows].map((row) => row.map(cell).join(",") + "\n");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
     link.download = table.name + ".csv";

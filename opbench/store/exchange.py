@@ -11,6 +11,7 @@ from sqlalchemy import and_, delete, or_, select
 
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.store.writing import planned_rows
 from opbench.study import Configuration, Study
 from opbench.types import Benchmark, Instance
 
@@ -128,24 +129,10 @@ def save_recorded(
         "recorded": True,
         "text_left_out": False,
     }
-    planned = [
-        {
-            "run_id": run_id,
-            "instance_id": instance.id,
-            "ordinal": ordinal,
-            "benchmark": instance.benchmark,
-            "user_id": instance.user.id,
-            "first_speaker": instance.user.first,
-            "subtype": instance.subtype,
-            "question": instance.question,
-            "answer": instance.answer,
-        }
-        for ordinal, instance in enumerate(instances)
-    ]
     with store.begin() as connection:
         connection.execute(delete(s.runs).where(s.runs.c.id == run_id))
         connection.execute(s.runs.insert().values(**run))
-        connection.execute(s.instances.insert(), planned)
+        connection.execute(s.instances.insert(), planned_rows(run_id, instances))
         for configuration, (records, users) in results.items():
             key = connection.scalar(
                 s.configurations.insert()

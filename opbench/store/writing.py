@@ -107,28 +107,29 @@ def create_run(
                 for c in study.configurations()
             ],
         )
-        insert_ignore(
-            connection,
-            s.instances,
-            [
-                {
-                    "run_id": run_id,
-                    "instance_id": instance.id,
-                    "ordinal": ordinal,
-                    "benchmark": instance.benchmark,
-                    "user_id": instance.user.id,
-                    "first_speaker": instance.user.first,
-                    "subtype": instance.subtype,
-                    "question": instance.question,
-                    "answer": instance.answer,
-                }
-                for ordinal, instance in enumerate(instances)
-            ],
-        )
+        insert_ignore(connection, s.instances, planned_rows(run_id, instances))
         if study.name:
             connection.execute(update(s.runs).where(s.runs.c.id == run_id).values(name=study.name))
         rows = connection.execute(select(s.configurations).where(s.configurations.c.run_id == run_id)).all()
     return {Configuration(r.model, r.memory, r.mitigation): r.id for r in rows}
+
+
+def planned_rows(run_id: str, instances: Iterable[Instance]) -> list[dict[str, Any]]:
+    """The slice of a run in its order, as rows of `schema.instances`."""
+    return [
+        {
+            "run_id": run_id,
+            "instance_id": instance.id,
+            "ordinal": ordinal,
+            "benchmark": instance.benchmark,
+            "user_id": instance.user.id,
+            "first_speaker": instance.user.first,
+            "subtype": instance.subtype,
+            "question": instance.question,
+            "answer": instance.answer,
+        }
+        for ordinal, instance in enumerate(instances)
+    ]
 
 
 def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -> None:

@@ -98,6 +98,15 @@ def get(name: str) -> Exclusions:
     raise UsageError(f"no exclusion list '{name}'. There are: {', '.join(known)}; your own go to {_own_folder()}/")
 
 
+def listed(names: Iterable[str]) -> frozenset[str]:
+    """All ids on the lists named, whatever data there is.
+
+    Raises:
+        UsageError, DataError: as `get`.
+    """
+    return frozenset(identity for name in names for identity in get(name).reasons)
+
+
 def excluded(names: Iterable[str], corpus: Corpus) -> frozenset[str]:
     """The ids of all the lists named, as far as the corpus has them.
 

@@ -38,7 +38,7 @@ def leave_out(data: RunData, names: Sequence[str]) -> RunData:
     Raises:
         UsageError, DataError: no such list, or one that can't be left out.
     """
-    return data.without({identity for name in names for identity in exclusions.get(name).reasons}) if names else data
+    return data.without(exclusions.listed(names)) if names else data
 
 
 def the_store(*, patience_s: float = PATIENCE_S) -> Store:

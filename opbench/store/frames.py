@@ -47,7 +47,6 @@ _TEXTS = ("status", "error_kind", "state", "finish_reason")
 #: Columns that many ask for and that cost little beside the keys.
 _ALWAYS = ("status", "concurrency")
 _MARKS = ("retrieval_reused", "post_reused", "response_reused")
-SCORE_COLUMNS = [*KEY, "instance", "judge", "metric", "value", "reason"]
 
 
 def frame_of(store: Store, query: Select[Any], numbers: tuple[str, ...] = ()) -> pd.DataFrame:

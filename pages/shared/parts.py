@@ -54,6 +54,12 @@ def nothing_yet(sentence: str) -> None:
     st.page_link("pages/views/launch.py", label="Watch the run on the Launch page", icon=":material/play_circle:")
 
 
+def launch_first(sentence: str) -> None:
+    """An empty state that a study would fill, and where to launch one. `sentence` is ours: it may be Markdown."""
+    st.info(sentence, icon=":material/info:")
+    st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
+
+
 def say_left_out(frame: pd.DataFrame) -> None:
     """Name the subtypes that the slice doesn't plan, so that no average of a part passes for one of the whole."""
     if gone := ", ".join(sorted(set(frame["left_out"]) - {""})):

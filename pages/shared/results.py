@@ -30,7 +30,7 @@ _FRESH_FOR, _FRESH_FOR_THOUSAND = 5, 0.5
 #: Key, in the session and the link, of the exclusion lists that are left out.
 WITHOUT = "without"
 
-Stamp = tuple[int | str, ...]
+Stamp = tuple[int | str | tuple[tuple[str, str], ...], ...]
 """Changes when there is something new to read of a run."""
 
 
@@ -92,11 +92,11 @@ def left_out() -> tuple[str, ...]:
 
 def stamp(status: RunStatus) -> Stamp:
     """What a run's numbers are kept under: the time, in steps, while it is worked on, and then what there is of it;
-    and what is left out of them."""
-    lists = tuple(f"{WITHOUT} {name}" for name in left_out())
+    at the end what is left out of them: names of lists with digests of what is on them."""
+    lists = tuple((name, exclusions.get(name).sha256) for name in left_out())
     if status.working:
-        return "at work", int(time.time() // (_FRESH_FOR + _FRESH_FOR_THOUSAND * status.planned / 1000)), *lists
-    return status.done, status.errors, status.unscored, status.retriable, status.bundle_sha256, *lists
+        return "at work", int(time.time() // (_FRESH_FOR + _FRESH_FOR_THOUSAND * status.planned / 1000)), lists
+    return status.done, status.errors, status.unscored, status.retriable, status.bundle_sha256, lists
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the run…")
@@ -106,10 +106,9 @@ def run_data(run_id: str, seen: Stamp) -> RunData:
     Raises:
         UsageError: a list to leave out holds what can't be.
     """
-    names = [str(part).removeprefix(f"{WITHOUT} ") for part in seen if str(part).startswith(f"{WITHOUT} ")]
-    if names:
-        everything = run_data(run_id, seen[: -len(names)])
-        return everything.without({identity for name in names for identity in exclusions.get(name).reasons})
+    *whole, lists = seen
+    if isinstance(lists, tuple) and lists:
+        return run_data(run_id, (*whole, ())).without(exclusions.listed(name for name, _ in lists))
     return reading.read_run(opened().store, run_id)
 
 

@@ -290,11 +290,9 @@ parts.title("What did it say, and to what?")
 looked_at = view.current()
 if looked_at.status is None:
     parts.published_marks()
-    st.info(
+    parts.launch_first(
         "The published figures have no instances: the paper prints averages only. Choose a run under “Results of”, or "
-        "launch a study.",
-        icon=":material/info:",
+        "launch a study."
     )
-    st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
 else:
     show_run(looked_at, looked_at.status)

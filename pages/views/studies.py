@@ -256,8 +256,7 @@ for sentence in st.session_state.pop(_SAID, []):
     st.success(parts.plain(sentence), icon=":material/check:")
 studies = all_studies()
 if studies.empty:
-    st.info("No study is here yet: launch one, or import one.", icon=":material/info:")
-    st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
+    parts.launch_first("No study is here yet: launch one, or import one.")
 else:
     st.caption("Tick a row to choose its study.")
     show_table(studies)

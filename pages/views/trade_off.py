@@ -256,12 +256,10 @@ def show_run(current: view.View, status: RunStatus) -> None:
         frame = parts.pick_model(priced(status.run_id, seen, current.rule, kind, current.first_only))
         frame = answering.pick_memory(frame)
     if frame.empty or frame["control"].all():
-        st.info(
+        parts.launch_first(
             "This run has no post-processor to compare: launch a study with “none” and at least one post-processor, "
-            "on a memory system other than BASE.",
-            icon=":material/info:",
+            "on a memory system other than BASE."
         )
-        st.page_link("pages/views/launch.py", label="To the Launch page", icon=":material/play_circle:")
     elif frame[["op_change", "locomo_change"]].isna().all(axis=None):
         reasons = sorted({*frame["op_note"], *frame["locomo_note"]} - {""})
         parts.nothing_yet(f"Nothing can be compared yet: {'; '.join(reasons)}.")

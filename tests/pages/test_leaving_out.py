@@ -47,6 +47,12 @@ def test_a_list_in_the_link_is_left_out_and_said(visit: Open, gone: list[str]) -
     assert any("without mine" in element.value.replace("\\", "") for element in app.markdown)
 
 
+def test_a_list_that_was_changed_is_read_anew(visit: Open, gone: list[str]) -> None:
+    assert reminder(visit(run=MADE, without="mine").dataframe[0].value)["locomo_of"].startswith("7 of 7")
+    _write("mine", gone[:3])
+    assert reminder(visit(run=MADE, without="mine").dataframe[0].value)["locomo_of"].startswith("9 of 9")
+
+
 def test_an_unknown_list_in_the_link_is_a_sentence(visit: Open, gone: list[str]) -> None:
     app = visit(run=MADE, without="nosuchlist")
     assert "without=nosuchlist" in app.warning[0].value.replace("\\", "")

@@ -4,7 +4,8 @@
     ├── UsageError        wrong flag, study file, registry entry or link: exit code 2
     ├── DataError         a benchmark file that can't be read as what it should be: exit code 1
     ├── StoreError        the store can't be opened, migrated or written: exit code 1
-    └── ModelError        a call to a model or embedder that failed for good: the record is an error
+    ├── ModelError        a call to a model or embedder that failed for good: the record is an error
+    └── MemoryFault       a memory library that failed by itself: the record is an error of kind `memory`
 
 The message is one line that names the thing (file, key, model), the place and the mend. It never
 holds a key, an Authorization header or a password.
@@ -57,3 +58,7 @@ class ModelError(OpbenchError):
         self.kind: ModelErrorKind = kind
         self.model = model
         self.attempts = attempts
+
+
+class MemoryFault(OpbenchError):
+    """A memory library, its process or its database failed; names the system, the user and the mend."""

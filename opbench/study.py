@@ -16,6 +16,7 @@ from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES, Benchmark
 
 BASE = "base"
 NO_MITIGATION = "none"
+_LATER_FIELDS = ("exclude", "extractor", "protocol")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,6 +64,11 @@ class Study(BaseModel):
     judge_pack: Literal["auto", "own", "official"] = "auto"
     embedder: str = "minilm"
     """Embedder of RAG and of the repetition score."""
+    extractor: str | None = None
+    """Registry name of the model that memory systems extract memories with; None: the study's only model."""
+    protocol: Literal["uniform", "memos"] = "uniform"
+    """How LoCoMo is asked and scored. `uniform`: one answer prompt and k memories in all, whatever the memory system.
+    `memos`: as MemOS's evaluation does (docs/memory-systems.md), k memories of each speaker. OP-Bench knows one way."""
     data: Literal["auto", "sample"] = "auto"
     """`sample` takes the bundled sample whatever data there is."""
     latency_probe: bool = False
@@ -81,6 +87,12 @@ class Study(BaseModel):
             if name not in known:
                 raise ValueError(f"no subtype '{name}'; there are {', '.join(known)}")
         return value
+
+    @model_validator(mode="after")
+    def _protocol_asks_four_categories(self) -> Study:
+        if self.protocol == "memos" and self.adversarial:
+            raise ValueError("protocol memos asks LoCoMo's categories 1 to 4 only: leave adversarial out")
+        return self
 
     @model_validator(mode="after")
     def _some_configuration(self) -> Study:
@@ -104,8 +116,9 @@ class Study(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """The fields that belong to the hash, as JSON values; the order in which things were named doesn't count."""
-        # Without a list the field isn't part of it: studies from before there were lists keep their ids.
-        fields = self.model_dump(mode="json", exclude={"name"} if self.exclude else {"name", "exclude"})
+        # A later field at its default isn't part of it: studies from before it came keep their ids.
+        later = {name for name in _LATER_FIELDS if getattr(self, name) == Study.model_fields[name].default}
+        fields = self.model_dump(mode="json", exclude={"name", *later})
         return {k: sorted(v) if isinstance(v, list) else v for k, v in fields.items()}
 
 

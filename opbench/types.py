@@ -167,6 +167,9 @@ class ChatRequest:
     max_tokens: int = 512
     repeat: int = 0
     """Number of the repetition, for asking the same thing more than once."""
+    further: str = ""
+    """Further fields of the request's body as a canonical JSON object (`response_format`, `top_p`, `stop`); empty
+    means none, and is no part of the call's hash."""
 
 
 @dataclass(frozen=True, slots=True)

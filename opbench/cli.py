@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from opbench.commands import ask, audit, compare, data, instances, models, plugins, results, run, sharing
+from opbench.commands import (
+    ask,
+    audit,
+    compare,
+    data,
+    gateway,
+    instances,
+    memory,
+    models,
+    plugins,
+    results,
+    run,
+    sharing,
+)
 from opbench.commands.options import say
 from opbench.errors import OpbenchError, UsageError
 
@@ -18,6 +31,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(memory.app, name="memory")
 models.add(app)
 run.add(app)
 plugins.add(app)
@@ -27,6 +41,7 @@ sharing.add(app)
 ask.add(app)
 instances.add(app)
 compare.add(app)
+gateway.add(app)
 
 
 def main() -> None:

@@ -35,6 +35,15 @@ class Settings(BaseSettings):
     models: Path | None = Field(
         None, description="Your own model registry file. Default: models.local.toml beside models.toml."
     )
+    memories: Path | None = Field(
+        None, description="Your own memory servers. Default: memories.local.toml beside models.toml."
+    )
+    memos_python: Path | None = Field(
+        None, description="Python of an environment with MemOS. Default: the one that `opbench memory install` makes."
+    )
+    gateway_key: SecretStr | None = Field(
+        None, description="Token that `opbench gateway` asks for. Default: a random one, printed at its start."
+    )
     open: Literal["viewer", "editor"] | None = Field(
         None, description="Serve the dashboard without sign-in at any address; everybody who reaches it is this."
     )
@@ -52,6 +61,11 @@ class Settings(BaseSettings):
         return self.home / "cache"
 
     @property
+    def kept(self) -> Path:
+        """Folder of what memory systems took in, which costs money to make again."""
+        return self.home / "memories"
+
+    @property
     def fetched(self) -> Path:
         """Folder of the benchmark files that `opbench data fetch` downloads; same layout as `data`."""
         return self.home / "data"
@@ -66,6 +80,10 @@ class Settings(BaseSettings):
     @property
     def models_file(self) -> Path:
         return self.models if self.models is not None else ROOT / "models.local.toml"
+
+    @property
+    def memories_file(self) -> Path:
+        return self.memories if self.memories is not None else ROOT / "memories.local.toml"
 
 
 @lru_cache(maxsize=1)

@@ -90,7 +90,7 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _protocol_asks_four_categories(self) -> Study:
-        if self.protocol == "memos" and self.adversarial:
+        if self.protocol == "memos" and (self.adversarial or LOCOMO_CATEGORIES[5] in self.subtypes):
             raise ValueError("protocol memos asks LoCoMo's categories 1 to 4 only: leave adversarial out")
         return self
 

@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Every test has its own home: no store, cache or fetched data of the person who runs the tests."""
     folder = tmp_path / "home"
     monkeypatch.setenv("OPBENCH_HOME", str(folder))
-    for name in ("OPBENCH_DATA", "OPBENCH_STORE", "OPBENCH_MODELS"):
+    for name in ("OPBENCH_DATA", "OPBENCH_STORE", "OPBENCH_MODELS", "OPBENCH_MEMORIES"):
         monkeypatch.delenv(name, raising=False)
     settings.cache_clear()
     yield folder

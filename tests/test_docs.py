@@ -13,8 +13,10 @@ import typer
 
 from opbench import cli
 from opbench.benchmarks import load
+from opbench.memories.configured import configured
+from opbench.memories.registry import BUILT_IN, memory_label
 from opbench.models import load_registry
-from opbench.settings import ROOT, Settings
+from opbench.settings import ROOT, Settings, settings
 from opbench.study import make_study
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "mitigations" / "README.md"]
@@ -29,8 +31,38 @@ def test_every_setting_is_documented() -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     group = typer.main.get_command(cli.app)
-    for name in group.commands:  # type: ignore[attr-defined]
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
         assert re.search(rf"opbench {name}\b", text), name
+        if name == "memory":
+            for each in command.commands:
+                assert re.search(rf"opbench memory {each}\b", text), each
+
+
+def test_the_docs_memory_servers_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "memory-systems.md").read_text("utf-8")
+    servers = re.findall(r"```toml\n(.*?)```", text, re.S)
+    file = tmp_path / "memories.toml"
+    file.write_text("\n".join(servers))
+    monkeypatch.setenv("OPBENCH_MEMORIES", str(file))
+    settings.cache_clear()
+    assert list(configured()) == ["mine", "my-memos"]
+    assert memory_label("mine") == "Mine"
+
+
+def test_the_docs_requests_are_what_a_server_is_sent() -> None:
+    """The keys of the JSON that docs/memory-systems.md shows; tests/memories/test_http.py sees that they are sent."""
+    text = (ROOT / "docs" / "memory-systems.md").read_text("utf-8")
+    sent, found = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.S))
+    assert list(sent) == ["id", "user", "speaker", "other", "session"]
+    assert list(sent["session"]) == ["number", "date", "messages"]
+    assert list(sent["session"]["messages"][0]) == ["role", "name", "content"]
+    assert list(found["memories"][0]) == ["text", "score", "date"]
+
+
+def test_every_memory_system_is_in_the_docs() -> None:
+    text = (ROOT / "docs" / "memory-systems.md").read_text("utf-8")
+    for name in BUILT_IN:
+        assert f"| `{name}` |" in text, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

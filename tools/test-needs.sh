@@ -1,5 +1,6 @@
 #!/bin/sh
 # The tests drive a real Chromium and a real PostgreSQL: say what is missing, or install it where that is ours to do.
+# (MemOS and the PostgreSQL that it uses are in an environment of their own, which the Makefile makes.)
 set -eu
 missing=""
 command -v "${CHROMIUM:-chromium}" >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \

@@ -17,10 +17,12 @@ from opbench.analysis.aggregate import Rule, unplanned
 from opbench.analysis.compare import Change, OpBoard, op_board, op_change
 from opbench.analysis.grids import KEY, Grid, Key, choose_judge, score_grid
 from opbench.analysis.intervals import Interval, paired_difference
-from opbench.analysis.locomo import ADVERSARIAL, headline_metric, unplanned_categories
+from opbench.analysis.locomo import ADVERSARIAL, unplanned_categories
 from opbench.errors import UsageError
 from opbench.judges.repetition import repetition_score
+from opbench.protocol import headline_metric, metric_label
 from opbench.store.rundata import RunData
+from opbench.study import Study
 from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES
 
 #: Points below which two scores are the same number.
@@ -88,12 +90,9 @@ def pair(before: Side, after: Side, first_only: bool = False) -> Pair:
         if side.key not in {tuple(row) for row in side.data.configurations[KEY].itertuples(index=False)}:
             raise UsageError(f"run {side.data.run_id} has no configuration {side.label}.")
     joint = _joint(before, after)
-    metrics = [headline_metric(side.data) for side in (before, after)]
-    remarks = []
-    if metrics[0] != metrics[1]:
-        remarks.append("LoCoMo is compared by token F1, since only one of the two has an LLM judge.")
-    metric = metrics[0] if metrics[0] == metrics[1] else "f1"
+    metric, about_metric = _metric(before.data.study, after.data.study)
     board, grid = op_board(joint, first_only), score_grid(joint, "locomo", metric, first_only)
+    remarks = about_metric if len(grid.instances) else []
     partial = (unplanned(board.weights) if any(board.weights.values()) else ()), unplanned_categories(grid)
     for average, gone in zip(("OP-Bench average", "LoCoMo mean"), partial, strict=True):
         if gone:
@@ -109,6 +108,23 @@ def pair(before: Side, after: Side, first_only: bool = False) -> Pair:
         len(theirs - mine),
         tuple(remarks),
     )
+
+
+def _metric(before: Study, after: Study) -> tuple[str, list[str]]:
+    """LoCoMo's metric that is compared, and what must be said of it.
+
+    Of two protocols none is: a metric of the first has no scores in the second, so that nothing is paired.
+    """
+    metrics = headline_metric(before), headline_metric(after)
+    if before.protocol != after.protocol:
+        return metrics[0], [
+            f"LoCoMo isn't compared: one run is by protocol {before.protocol}, the other by {after.protocol}, and they "
+            "ask and score differently."
+        ]
+    if metrics[0] == metrics[1]:
+        return metrics[0], []
+    metric = headline_metric(before, "offline")
+    return metric, [f"LoCoMo is compared by {metric_label(metric)}, since only one of the two has an LLM judge."]
 
 
 def pairs(pair: Pair) -> pd.DataFrame:

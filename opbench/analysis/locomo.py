@@ -1,4 +1,7 @@
-"""LoCoMo tables of a run: by category and overall, with paired changes. All scores in points, 0 to 100."""
+"""LoCoMo tables of a run: by category and overall, with paired changes. All scores in points, 0 to 100.
+
+A run's questions are asked and scored by one of two protocols (`opbench.protocol`), and metrics are that protocol's.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import pandas as pd
 from opbench.analysis.compare import Change, group_means, reference_of
 from opbench.analysis.grids import KEY, Bools, Grid, Ints, Key, score_grid
 from opbench.analysis.intervals import single_part
+from opbench.analysis.judge_runs import ALL, RUN_COLUMNS, has_judge_runs, judge_runs
+from opbench.errors import UsageError
+from opbench.protocol import METRICS, headline_metric, metric_label
 from opbench.store.rundata import RunData
 from opbench.study import NO_MITIGATION
 from opbench.types import LOCOMO_CATEGORIES
 
-METRICS = {"correct": "judged correct", "f1": "token F1", "bleu1": "BLEU-1", "rougeL": "ROUGE-L"}
 CATEGORIES = tuple(LOCOMO_CATEGORIES.values())
 ADVERSARIAL = LOCOMO_CATEGORIES[5]
 
@@ -38,17 +43,6 @@ LOCOMO_COLUMNS = [
 ]
 
 
-def headline_metric(data: RunData, judge: str | None = None) -> str:
-    """`correct` when an LLM judges, `f1` when the offline judge does (it can't tell whether an answer is right)."""
-    return "f1" if (judge or data.study.judge) == "offline" else "correct"
-
-
-def metric_label(metric: str, judge: str | None) -> str:
-    """What a LoCoMo score is, e.g. `judged correct (gpt-4o-mini)`."""
-    label = METRICS.get(metric, metric)
-    return f"{label} ({judge})" if judge and metric == "correct" else label
-
-
 def locomo_table(
     data: RunData, metric: str | None = None, first_only: bool = False, judge: str | None = None
 ) -> pd.DataFrame:
@@ -60,10 +54,19 @@ def locomo_table(
     that both have scored (`n_paired`). What is missing is NaN, with the reason in `missing` or `pairing`. `left_out`
     names the categories that the slice has none of, so that `overall` is over the rest.
 
+    By protocol memos there follow `context_tokens` (mean over the questions that have an answer), and with an LLM judge
+    `judge_runs.RUN_COLUMNS`, over all categories. `overall` is then the mean over questions of the mean over the runs
+    that judged it: `run_mean`, unless judgements are missing.
+
     Raises:
-        UsageError: several judges and none named.
+        UsageError: several judges and none named, or the metric isn't one of the run's protocol.
     """
-    name = metric or headline_metric(data, judge)
+    name = metric or headline_metric(data.study, judge)
+    if name not in METRICS[data.study.protocol]:
+        raise UsageError(
+            f"run {data.run_id} has no LoCoMo metric '{name}': by protocol {data.study.protocol} there are "
+            f"{', '.join(METRICS[data.study.protocol])}."
+        )
     grid = score_grid(data, "locomo", name, first_only, judge)
     label = metric_label(name, grid.judge)
     category = pd.Index(CATEGORIES).get_indexer(pd.Index(grid.instances["subtype"])).astype(np.intp)
@@ -101,7 +104,41 @@ def locomo_table(
                 "pairing": change.note,
             }
         )
-    return pd.DataFrame(rows, columns=LOCOMO_COLUMNS)
+    frame = pd.DataFrame(rows, columns=LOCOMO_COLUMNS)
+    if data.study.protocol == "memos":
+        frame = frame.merge(_context_tokens(data, grid), on=KEY, how="left")
+    if has_judge_runs(data):
+        runs = judge_runs(data, first_only, judge)
+        frame = frame.merge(runs.loc[runs["category"] == ALL, [*KEY, *RUN_COLUMNS]], on=KEY, how="left")
+    return frame
+
+
+def _context_tokens(data: RunData, grid: Grid) -> pd.DataFrame:
+    """Mean tokens of the memories in the prompt by configuration, over the grid's questions that have an answer."""
+    records = data.records_with("counts")
+    records = records[records["instance"].isin(grid.instances["instance"])]
+    tokens = [counts.get("context_tokens") if isinstance(counts, dict) else None for counts in records["counts"]]
+    told = records[KEY].assign(context_tokens=np.array(tokens, dtype=np.float64))
+    return told.groupby(KEY, sort=False)["context_tokens"].mean().reset_index()
+
+
+def locomo_notes(data: RunData) -> list[str]:
+    """What must be said beside LoCoMo's numbers of a run, a sentence each: what they may be compared with."""
+    if data.study.protocol == "uniform":
+        return [
+            "The paper's LoCoMo scores were made with MemOS's evaluation (B.4), which protocol memos follows; these "
+            "are by protocol uniform."
+        ]
+    notes = [
+        "LoCoMo by protocol memos: asked and scored as in MemOS's evaluation, with prompts written anew; not "
+        "comparable with protocol uniform."
+    ]
+    if has_judge_runs(data):
+        notes.append(
+            "Runs: the judge is asked three times about each answer; mean and population standard deviation of the "
+            "three accuracies, over all categories."
+        )
+    return notes
 
 
 def unplanned_categories(grid: Grid) -> tuple[str, ...]:

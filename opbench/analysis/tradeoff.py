@@ -13,7 +13,8 @@ from opbench.analysis.aggregate import Rule, unplanned
 from opbench.analysis.compare import Change, Kind, change_intervals, op_board, op_change, reference_of
 from opbench.analysis.grids import KEY, Bools, Floats, Key, score_grid
 from opbench.analysis.intervals import LEVEL, holm
-from opbench.analysis.locomo import headline_metric, locomo_changes, metric_label, unplanned_categories
+from opbench.analysis.locomo import locomo_changes, unplanned_categories
+from opbench.protocol import headline_metric, metric_label
 from opbench.store.rundata import RunData
 from opbench.study import BASE, NO_MITIGATION
 
@@ -68,7 +69,7 @@ def tradeoff(
         UsageError: several judges and none named.
     """
     board = op_board(data, first_only, judge)
-    name = metric or headline_metric(data, judge)
+    name = metric or headline_metric(data.study, judge)
     grid = score_grid(data, "locomo", name, first_only, judge)
     weights = board.weights
     left_out = ", ".join(unplanned(weights))

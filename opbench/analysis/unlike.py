@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 
 from opbench.analysis.differences import Side
-from opbench.study import BASE
+from opbench.study import BASE, Study
 
 COLUMNS = ["what", "before", "after"]
 #: Decisive for what a score means: of other judges, data or questions a change says nothing of the configurations.
 _JUDGE, _DATA, _HISTORY, _EMBEDDER = "judge", "data", "histories", "embedder of the repetition score"
+_PROTOCOL = "LoCoMo protocol"
 
 
 def unlike(before: Side, after: Side) -> pd.DataFrame:
@@ -44,6 +45,8 @@ def doubts(before: Side, after: Side) -> list[str]:
         sentences.append(
             f"The judges differ ({names}): a change may be the judge's, so the numbers may not be compared."
         )
+    if _PROTOCOL in groups:
+        sentences += _of_protocols(before.data.study, after.data.study)
     if _DATA in groups:
         sentences.append(
             "The data files differ, or one run doesn't tell which it read: an id may name another question, so the "
@@ -54,6 +57,16 @@ def doubts(before: Side, after: Side) -> list[str]:
     if _EMBEDDER in groups:
         sentences.append("The embedders differ: repetition may not be compared.")
     return sentences
+
+
+def _of_protocols(before: Study, after: Study) -> list[str]:
+    """What unlike LoCoMo protocols come to; nothing where one of the runs asks no LoCoMo question."""
+    if not all("locomo" in study.benchmarks for study in (before, after)):
+        return []
+    if before.protocol != after.protocol:
+        names = f"{before.protocol} and {after.protocol}"
+        return [f"The LoCoMo protocols differ ({names}): the LoCoMo numbers may not be compared."]
+    return [f"The prompts or rules of LoCoMo's protocol {before.protocol} differ: its numbers may not be compared."]
 
 
 def _facts(side: Side) -> dict[str, str]:
@@ -68,6 +81,7 @@ def _facts(side: Side) -> dict[str, str]:
         _DATA: known.get("data"),
         _HISTORY: known.get("history"),
         _EMBEDDER: {"name": study.embedder, **_mapping(known.get("embedder"))},
+        _PROTOCOL: {"name": study.protocol, **_mapping(known.get("protocol"))},
         "response prompts": known.get("response_prompts"),
         "memories retrieved (k)": None if memory == BASE else study.k,
         "temperature": study.temperature,

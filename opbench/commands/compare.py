@@ -13,11 +13,11 @@ from opbench.analysis.compare import Change
 from opbench.analysis.differences import Side, largest, op_average_change, pair, pairs, repetition_pairs, summary
 from opbench.analysis.grids import configuration_keys
 from opbench.analysis.intervals import Interval
-from opbench.analysis.locomo import METRICS
 from opbench.analysis.unlike import doubts, unlike
 from opbench.commands.instances import one_of
 from opbench.commands.options import Exclude, leave_out, print_json, print_table, rows_of, the_store, words
 from opbench.errors import UsageError
+from opbench.protocol import metric_label
 from opbench.sharing.marks import remarks
 from opbench.sharing.visible import one_line
 from opbench.store.database import Store
@@ -88,7 +88,7 @@ def compare_command(
     told = _signed(average, interval, len(found.op.grid.instances))
     notes.append(f"OP-Bench average ({rule}): {told}.")
     notes.append(
-        f"Points of 100, over what both have scored; LoCoMo by {METRICS.get(found.metric, found.metric)}. Each row's "
+        f"Points of 100, over what both have scored; LoCoMo by {metric_label(found.metric)}. Each row's "
         "95 % interval stands alone: of twenty rows without any change, one would be expected to leave out 0."
     )
     notes += _marks(before, after)

@@ -11,9 +11,9 @@ import typer
 
 from opbench.analysis.fates import fates
 from opbench.analysis.grids import Key
-from opbench.analysis.locomo import METRICS
 from opbench.commands.options import print_json, print_table, rows_of, say, the_store, words
 from opbench.errors import UsageError
+from opbench.protocol import headline_metric, metric_label
 from opbench.sharing.marks import remarks
 from opbench.sharing.visible import one_line, visible
 from opbench.store import human, search
@@ -89,7 +89,7 @@ def instances_command(
                 "run": run_id,
                 "judge": study.judge,
                 "comparable": bool(provenance.get("comparable", False)),
-                "metrics": {"op": "score", "locomo": search.headline_metric(study)},
+                "metrics": {"op": "score", "locomo": headline_metric(study)},
                 "marks": remarks(provenance),
                 "found": len(ids),
                 "skipped": skip,
@@ -107,7 +107,7 @@ def instances_command(
     )
     names = ("instance", "model", "memory", "mitigation", "score", "human", "status", "state")
     notes = [f"{skip + 1:,} to {skip + len(frame):,} of {len(ids):,}." if len(frame) else f"None of {len(ids):,}."]
-    metric = METRICS[search.headline_metric(study)]
+    metric = metric_label(headline_metric(study))
     notes.append(f"Scores 0 to 1 by {study.judge}; LoCoMo: {metric}. Repetition is scored by user, not here.")
     notes += [] if provenance.get("comparable", False) else ["Not comparable with the paper."]
     notes += [f"{mark}." for mark in remarks(provenance)]

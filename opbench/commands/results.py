@@ -11,8 +11,10 @@ import typer
 from opbench.analysis.aggregate import RULES, Rule
 from opbench.analysis.compare import Kind
 from opbench.analysis.gap import gap_table
+from opbench.analysis.ingested import memory_notes, thin_memories
+from opbench.analysis.judge_runs import RUN_COLUMNS
 from opbench.analysis.latency import latency, spending
-from opbench.analysis.locomo import METRICS, locomo_table
+from opbench.analysis.locomo import locomo_notes, locomo_table
 from opbench.analysis.op import op_table
 from opbench.analysis.postprocessing import failures
 from opbench.analysis.prices import with_prices
@@ -20,6 +22,7 @@ from opbench.analysis.tradeoff import UNITS, tradeoff
 from opbench.commands.options import Exclude, leave_out, print_json, print_table, rows_of, the_store, words
 from opbench.errors import UsageError
 from opbench.figures.answers import answers, failed_sentence, gap_answers
+from opbench.protocol import METRICS
 from opbench.sharing.marks import remarks
 from opbench.sharing.tables import csv_bytes
 from opbench.store.reading import find_run, read_run
@@ -136,6 +139,11 @@ _COLUMNS = {
 }
 
 
+#: What LoCoMo's table has besides by protocol memos.
+_OF_MEMOS = {
+    **dict(zip(RUN_COLUMNS, ("runs mean", "± std", "run 1", "run 2", "run 3", "unread"), strict=True)),
+    "context_tokens": "context",
+}
 BENCHMARKS: tuple[Benchmark, ...] = ("op", "locomo")
 _BY_RULE = (TableKind.op, TableKind.tradeoff, TableKind.gap)
 
@@ -148,7 +156,9 @@ def table_command(
     run: Annotated[str | None, typer.Argument(help="Run id or name; default: the newest.")] = None,
     of: Annotated[TableKind, typer.Option("--of", help="Which table.")] = TableKind.op,
     aggregate: Annotated[str, typer.Option(help=f"Rule of the OP average: {', '.join(RULES)}.")] = RULES[0],
-    metric: Annotated[str | None, typer.Option(help="LoCoMo: correct, f1, bleu1 or rougeL.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="LoCoMo: correct, f1, bleu1, rougeL; by protocol memos memos_f1 and others.")
+    ] = None,
     first_only: Annotated[bool, typer.Option("--first-only", help="First speakers only, as the paper's BASE.")] = False,
     kind: Annotated[str, typer.Option(help=f"Trade-off: changes in {' or '.join(UNITS)}.")] = "points",
     subtype: Annotated[str | None, typer.Option(help="Gap: of one subtype instead of the average.")] = None,
@@ -164,8 +174,8 @@ def table_command(
     without = words(exclude) or ()
     data = leave_out(read_run(store, find_run(store, run)), without)
     part = _benchmark(benchmark)
-    if metric is not None and metric not in METRICS:
-        raise UsageError(f"no metric '{metric}'. There are: {', '.join(METRICS)}.")
+    if metric is not None and metric not in (known := METRICS[data.study.protocol]):
+        raise UsageError(f"no metric '{metric}' by protocol {data.study.protocol}. There are: {', '.join(known)}.")
     in_unit = _kind(kind)
     if subtype is not None and subtype not in OP_SUBTYPES:
         raise UsageError(f"no subtype '{subtype}'. There are: {', '.join(OP_SUBTYPES)}.")
@@ -178,7 +188,7 @@ def table_command(
         frame = _frame(data, of, rule, metric, first_only, fresh_only, part)
     if as_csv:
         # What the notes say must not be lost where a file goes on alone.
-        marked = frame.assign(run=data.run_id, judge=data.study.judge).assign(
+        marked = frame.assign(run=data.run_id, judge=data.study.judge, protocol=data.study.protocol).assign(
             comparable=data.comparable, recorded=data.recorded
         )
         typer.echo(csv_bytes(marked).decode(), nl=False)
@@ -196,6 +206,7 @@ def table_command(
                 "first_only": first_only,
                 "exclude": without,
                 "judge": data.study.judge,
+                "protocol": data.study.protocol,
                 "comparable": data.comparable,
                 "recorded": data.recorded,
                 "notes": notes,
@@ -203,7 +214,8 @@ def table_command(
             }
         )
         return
-    print_table(frame, _COLUMNS[of], title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
+    columns = _COLUMNS[of] | {name: head for name, head in _OF_MEMOS.items() if name in frame}
+    print_table(frame, columns, title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
 
 
 def _of_a_part(frame: pd.DataFrame, of: TableKind) -> list[str]:
@@ -279,9 +291,12 @@ def _notes(data: RunData, of: TableKind, rule: Rule, first_only: bool) -> list[s
         )
     if of in (*_BY_RULE, TableKind.locomo) and not data.comparable:
         notes.append(f"Judge {data.study.judge}: not comparable with the paper.")
+    if of in (TableKind.locomo, TableKind.tradeoff):
+        notes += locomo_notes(data)
     if first_only:
         notes.append("First speakers only.")
     if data.recorded:
         notes.append("Recorded elsewhere and imported.")
     notes += [f"{mark}." for mark in remarks(data.provenance)]
+    notes += [*thin_memories(data.provenance, data.study.k), *memory_notes(data.provenance)]
     return notes

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,15 +21,19 @@ from opbench.errors import UsageError
 from opbench.plugins import load_plugins
 from opbench.running.budget import register
 from opbench.running.engine import Progress
+from opbench.running.ingestion import Standing, thin_memories
+from opbench.running.ingestion_quote import IngestionLine
 from opbench.running.prepare import Prepared, prepare
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
 from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
-from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
+from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status, run_study
 from opbench.store.writing import set_request
 from opbench.study import Study, make_study, read_study
 
 _LINE_EVERY_S = 10.0
+#: Ingestions that are named in a line of progress.
+_NAMED = 3
 
 
 def add(app: typer.Typer) -> None:
@@ -41,7 +45,7 @@ def run_command(
     study_file: Annotated[Path | None, typer.Argument(metavar="[STUDY.toml]", help="A study file.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the study, for people.")] = None,
     models: Annotated[str | None, typer.Option(help="Model names, comma-separated (opbench models).")] = None,
-    memories: Annotated[str | None, typer.Option(help="Memory systems: base,rag,rag-observations.")] = None,
+    memories: Annotated[str | None, typer.Option(help="Memory systems: base,rag,mem0,memu,memos,…")] = None,
     mitigations: Annotated[str | None, typer.Option(help="Post-processors: none,reminder,self-critic,…")] = None,
     benchmarks: Annotated[str | None, typer.Option(help="op,locomo.")] = None,
     users: Annotated[str | None, typer.Option(help="User ids such as conv-26/Caroline; default all.")] = None,
@@ -56,6 +60,10 @@ def run_command(
     judge: Annotated[str | None, typer.Option(help="offline, or the name of a model as judge.")] = None,
     judge_pack: Annotated[str | None, typer.Option(help="Judge prompts: auto, own or official.")] = None,
     embedder: Annotated[str | None, typer.Option(help="Embedder of RAG and of repetition (minilm).")] = None,
+    extractor: Annotated[
+        str | None, typer.Option(help="The model that memory systems extract with; default the study's only one.")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="How LoCoMo is asked and scored: uniform or memos.")] = None,
     data: Annotated[str | None, typer.Option(help="auto, or sample for the bundled sample.")] = None,
     latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 8,
@@ -89,6 +97,8 @@ def run_command(
         "judge": judge,
         "judge_pack": judge_pack,
         "embedder": embedder,
+        "extractor": extractor,
+        "protocol": protocol,
         "data": data,
         "latency_probe": latency_probe or None,
     }
@@ -111,6 +121,9 @@ def run_command(
     else:
         _print_status(status)
         _print_failures(store, status)
+    _, provenance = run_study(store, prepared.run_id)
+    for sentence in thin_memories(provenance):
+        say(sentence, err=True)
     if status.halted:
         say(status.halted, err=True)
     # A pilot leaves the study incomplete on purpose.
@@ -162,6 +175,7 @@ class _Display:
         )
         self._task = self._bars.add_task("records", total=None, rate="")
         self._said = 0.0
+        self._at = ""
 
     def __enter__(self) -> _Display:
         logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
@@ -172,20 +186,36 @@ class _Display:
         self._bars.stop()
 
     def say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False)
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, progress: Progress) -> None:
+        done = progress.finished_before + progress.done
+        waiting = [each for each in progress.ingesting if each.state in ("waiting", "at work")]
+        if waiting and not progress.done:
+            self._show_ingestion(progress.ingesting)
+            return
         left = progress.seconds_left
         errors = f", {progress.errors} errors" if progress.errors else ""
         eta = "" if left is None else f", {timedelta(seconds=round(left))} left"
         text = f"{progress.rate:.2f}/s{eta}{errors}"
-        done = progress.finished_before + progress.done
-        self._bars.update(self._task, completed=done, total=progress.planned, rate=text)
-        now = time.monotonic()
+        self._bars.update(self._task, description="records", completed=done, total=progress.planned, rate=text)
         last = progress.done == progress.to_do
-        if not self._console.is_terminal and (now - self._said >= _LINE_EVERY_S or last):
-            self._said = now
-            self.say(f"{done}/{progress.planned} records, {text}")
+        self._say_now_and_then("records", f"{done}/{progress.planned} records, {text}", at_once=last)
+
+    def _show_ingestion(self, standings: Sequence[Standing]) -> None:
+        """Sessions that memory systems have taken in, and who is being worked on."""
+        done, planned = sum(each.done for each in standings), sum(each.planned for each in standings)
+        users = [f"{each.label} {each.user}" for each in standings if each.state == "at work"]
+        text = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if len(users) > _NAMED else "")
+        self._bars.update(self._task, description="ingestion", completed=done, total=planned, rate=text)
+        self._say_now_and_then("ingestion", f"ingestion: {done}/{planned} sessions" + (f", at {text}" if text else ""))
+
+    def _say_now_and_then(self, phase: str, line: str, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        due = now - self._said >= _LINE_EVERY_S or phase != self._at
+        if not self._console.is_terminal and (due or at_once):
+            self._said, self._at = now, phase
+            self.say(line)
 
 
 def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bool) -> None:
@@ -202,8 +232,18 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
         f"time    about {timedelta(seconds=round(estimate.seconds))} at concurrency {concurrency}\n"
         f"basis   {estimate.basis}"
     )
+    for line in estimate.ingestion:
+        say(f"before  {_ingestion(line)}")
     if estimate.ranges:
         say(f"range   {', '.join(_ranges(estimate))} (95 %)")
+
+
+def _ingestion(line: IngestionLine) -> str:
+    money = f"${line.cost_usd:,.4f}" if line.cost_usd is not None else f"an unknown cost ({line.reason})"
+    return (
+        f"{line.label} takes in {line.sessions:,} sessions of {line.users:,} users: {line.calls:,} calls, "
+        f"{line.prompt_tokens:,} tokens in, {line.completion_tokens:,} out, {money}"
+    )
 
 
 def _ranges(estimate: Quote) -> Iterator[str]:

@@ -10,9 +10,9 @@ import pandas as pd
 import typer
 
 from opbench.analysis.aggregate import RULES, Rule
-from opbench.analysis.locomo import headline_metric
 from opbench.commands.options import Exclude, leave_out, the_store, words
 from opbench.errors import DataError, UsageError
+from opbench.protocol import headline_metric
 from opbench.sharing.html import view_html
 from opbench.sharing.naming import file_stem
 from opbench.sharing.public_export import public_files
@@ -152,7 +152,7 @@ def _rule(name: str) -> Rule:
 
 
 def _answers(store: Store, data: RunData) -> pd.DataFrame:
-    metrics: dict[Benchmark, str] = {"op": "score", "locomo": headline_metric(data)}
+    metrics: dict[Benchmark, str] = {"op": "score", "locomo": headline_metric(data.study)}
     configurations = configurations_of(store, data.run_id)
     parts = [answers(store, data.run_id, each, data.study.judge, metrics) for each in configurations]
     return pd.concat(parts, ignore_index=True)

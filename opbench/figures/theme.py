@@ -40,6 +40,7 @@ NAMES = {
     "mem0": "Mem0",
     "memu": "MemU",
     "memos": "MemOS",
+    "memos-tree": "MemOS (tree)",
     "random": "random memories",
     "none": "no post-processor",
     "reminder": "Reminder",

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from opbench.errors import ModelError
+from opbench.errors import ModelError, StoreError
 
 
 @dataclass(slots=True)
 class Usage:
-    """What was asked through a lease. Costs are by list price, repeated calls included; None when a price is unknown."""
+    """What was asked through a lease. Costs are by list price, repeated calls included; None when one is unknown."""
 
     calls: int = 0
     """Chat calls answered."""
@@ -47,12 +47,12 @@ class Lease:
 
     base_url: str
     """`http://127.0.0.1:PORT/v1`."""
-    key: str
+    key: str = field(repr=False)
     """Random, valid while the lease is open."""
     label: str
     """Who asks, for logs: `mem0 conv-26/Caroline`."""
     model: str
-    """Registry name of the extractor: what the library sends as `model`."""
+    """Registry name of the extractor: what the library sends as `model`; empty for a library that asks none."""
     embedder: str
     """Registry name of the embedder."""
     dimensions: int
@@ -67,8 +67,9 @@ class Lease:
     """Applied to every message's text before it is asked and hashed, e.g. to put the session's date in place of
     today's. Set by the library before it asks."""
     usage: Usage = field(default_factory=Usage)
-    failure: ModelError | None = None
-    """The last call that failed for good: libraries swallow errors, so whoever drives them looks here afterwards."""
+    failure: ModelError | StoreError | None = None
+    """The last call that failed for good, or that the gateway refused (kinds `bad_request` and `not_found`), or that
+    the store couldn't keep: libraries swallow errors, so whoever drives them looks here afterwards."""
 
     def take(self) -> Usage:
         """What was used since the last `take`."""
@@ -79,7 +80,8 @@ class Lease:
         """Raise, and forget, what failed since the last look.
 
         Raises:
-            ModelError: a call through this lease failed for good.
+            ModelError: a call through this lease failed for good, or was refused by the gateway.
+            StoreError: the call store can't be read or written.
         """
         failure, self.failure = self.failure, None
         if failure is not None:

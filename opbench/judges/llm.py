@@ -7,7 +7,9 @@ missing with its reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from opbench.errors import ModelError
 from opbench.judges.base import Evidence
@@ -80,25 +82,27 @@ class LLMJudge:
         try:
             result = await complete(ChatRequest(self.model, (Message("user", text),), 0.0, _MAX_TOKENS))
         except ModelError as error:
-            return Score(
-                metric, None, f"judge: {error.kind}: {error}", details={"transport": 1.0, "kind": str(error.kind)}
-            )
-        return _read(metric, result)
+            return failed_call(metric, error)
+        return read_reply(metric, result, partial(_value, metric), "verdict" if metric == "correct" else "score")
 
 
-def _read(metric: str, result: ChatResult) -> Score:
-    """The score in the judge's reply, or missing with what was wrong with it.
+def failed_call(metric: str, error: ModelError) -> Score:
+    """A score that is missing because the judge couldn't be asked: the next start asks again."""
+    return Score(metric, None, f"judge: {error.kind}: {error}", details={"transport": 1.0, "kind": str(error.kind)})
+
+
+def read_reply(metric: str, result: ChatResult, value_of: Callable[[str], float | None], what: str) -> Score:
+    """The value in the judge's reply, or missing with what was wrong with it; `what` names what it should have held.
 
     A reply that was cut off at the token limit counts only when its last line, which the cut may have changed
     (`Score: 0` of `Score: 0.8`), isn't needed to read it.
     """
-    value = _value(metric, result.text)
+    value = value_of(result.text)
     cut = result.finish_reason == "length"
-    if value is not None and cut and _value(metric, strip_thinking(result.text).rpartition("\n")[0]) != value:
+    if value is not None and cut and value_of(strip_thinking(result.text).rpartition("\n")[0]) != value:
         return Score(metric, None, "judge: the reply was cut off at the token limit", raw=result.text)
     if value is not None:
         return Score(metric, value, raw=result.text)
-    what = "verdict" if metric == "correct" else "score"
     state = "the reply is empty" if not result.text.strip() else f"no clear {what} in the reply"
     return Score(metric, None, f"judge: {state}{', cut off at the token limit' if cut else ''}", raw=result.text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import time
@@ -22,7 +23,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from opbench.errors import ModelError, ModelErrorKind
 from opbench.models.embedded import EmbeddedServer
-from opbench.models.embeddings import Vectors
+from opbench.models.embeddings import Embedded, Vectors
 from opbench.models.failures import Failure, explain, from_exception, scrub, storable
 from opbench.models.registry import ModelSpec, Registry, Spec
 from opbench.models.replies import chat_result, decode, embedding_tokens, vectors
@@ -113,27 +114,34 @@ class ModelClient:
         result, attempts = await self._persist(spec, ask)
         return replace(result, attempts=attempts)
 
-    async def embed(self, name: str, texts: Sequence[str]) -> Vectors:
-        """Vectors from an endpoint: float32 (n, d), rows L2-normalised, in the texts' order; (0, 0) for no texts.
+    async def embed(self, name: str, texts: Sequence[str]) -> Embedded:
+        """Vectors from an endpoint, (0, 0) for no texts, and the tokens that it counted.
 
         Raises UsageError for an unknown embedder, ModelError when it failed for good.
         """
         spec = self.registry.embedder(name)
-        parts = []
+        parts: list[Vectors] = []
+        counts: list[int | None] = []
         for start in range(0, len(texts), spec.batch):
             batch = list(texts[start : start + spec.batch])
 
-            async def ask(connection: openai.AsyncOpenAI, batch: list[str] = batch) -> Vectors:
+            async def ask(connection: openai.AsyncOpenAI, batch: list[str] = batch) -> tuple[Vectors, int | None]:
                 reply = await connection.embeddings.with_raw_response.create(
                     model=spec.served, input=batch, encoding_format="float", extra_body=spec.extra_body or None
                 )
                 data = decode(self._said(spec, reply.text), reply.headers)
-                found = vectors(data, len(batch))
-                self.stats.embedded_tokens[spec.name] += embedding_tokens(data)
-                return found
+                found, tokens = vectors(data, len(batch)), embedding_tokens(data)
+                self.stats.embedded_tokens[spec.name] += tokens or 0
+                return found, tokens
 
-            parts.append((await self._persist(spec, ask))[0])
-        return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
+            (found, tokens), _ = await self._persist(spec, ask)
+            parts.append(found)
+            counts.append(tokens)
+        known = [tokens for tokens in counts if tokens is not None]
+        return Embedded(
+            np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32),
+            sum(known) if len(known) == len(counts) else None,
+        )
 
     async def served_models(self, name: str, timeout_s: float) -> list[dict[str, Any]]:
         """What the endpoint of the model or embedder `name` lists as its models; asked once, without retries.
@@ -287,6 +295,7 @@ def _chat_body(spec: ModelSpec, request: ChatRequest) -> dict[str, Any]:
     }
     if request.temperature > 0:
         body["seed"] = request.repeat
-    if spec.extra_body:
-        body["extra_body"] = spec.extra_body
+    # Over the fields above; what the registry says of the model comes last.
+    if further := (json.loads(request.further) if request.further else {}) | spec.extra_body:
+        body["extra_body"] = further
     return body

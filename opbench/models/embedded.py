@@ -30,8 +30,9 @@ from opbench.settings import settings
 NAME = "smollm2-135m"
 SLOTS = 4
 """Requests that the server computes side by side; each slot also keeps the prompt prefix that it saw last."""
-SLOT_CONTEXT = 8192
-"""Tokens of prompt and answer together: the length that SmolLM2 was trained for."""
+SLOT_CONTEXT = 16384
+"""Tokens of prompt and answer together: twice the 8,192 that SmolLM2 was trained for. Memory libraries ask with prompts
+of that length; beyond it the answers mean nothing (docs/models.md)."""
 _START_S = 120.0
 
 

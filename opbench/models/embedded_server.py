@@ -9,6 +9,8 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
+import struct
 import sys
 import threading
 import time
@@ -19,6 +21,10 @@ from opbench.models.embedded import NAME, SLOT_CONTEXT, SLOTS, gguf
 _POLL_S = 0.5
 _FREE_POLLS = 3
 """Polls in a row that must find no user before the server exits: a client that follows at once finds it warm."""
+#: Where a GGUF file says the length that the model was trained for: the key as a string, then the type of an integer.
+_KEY = b"llama.context_length"
+_TRAINED_FOR = struct.pack("<Q", len(_KEY)) + _KEY + struct.pack("<I", 4)
+_HEAD = 1 << 20  # the key is among the first ones
 
 
 def _watch(folder: Path) -> None:
@@ -51,6 +57,23 @@ def _displaced(state: Path) -> bool:
         return False
 
 
+def lengthened(source: Path, copy: Path, context: int) -> None:
+    """Copy the model with another length that it was trained for: llama.cpp cuts a slot's context down to that, and
+    its Python binding can't override it. Nothing else reads the number, so answers stay the same.
+
+    Raises:
+        ValueError: the file doesn't say its length where a GGUF file of the llama kind does.
+    """
+    shutil.copyfile(source, copy)
+    with copy.open("r+b") as file:
+        head = file.read(_HEAD)
+        place = head.find(_TRAINED_FOR)
+        if place < 0 or head.find(_TRAINED_FOR, place + 1) >= 0:
+            raise ValueError(f"{source}: no single {_KEY.decode()} in its head")
+        file.seek(place + len(_TRAINED_FOR))
+        file.write(struct.pack("<I", context))
+
+
 def serve(folder: Path) -> None:
     """Load the model, answer on a free loopback port, and write the state file. Returns never."""
     threading.Thread(target=_watch, args=(folder,), daemon=True).start()
@@ -59,7 +82,11 @@ def serve(folder: Path) -> None:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     key = secrets.token_urlsafe(24)
     params = xllamacpp.CommonParams()
-    params.model.path = str(gguf())
+    for left in folder.glob("*.gguf"):
+        left.unlink()
+    model = folder / f"{os.getpid()}.gguf"
+    lengthened(gguf(), model, SLOT_CONTEXT)
+    params.model.path = str(model)
     params.model_alias = {NAME}
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * SLOT_CONTEXT
@@ -79,6 +106,8 @@ def serve(folder: Path) -> None:
     params.endpoint_slots = False
     params.verbosity = 2
     server = xllamacpp.Server(params)
+    # It is mapped into memory now.
+    model.unlink()
     state = {"base_url": f"{server.listening_address}/v1", "key": key, "pid": os.getpid()}
     draft = folder / f"state.{os.getpid()}"
     draft.touch(mode=0o600)

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,15 @@ MINILM_DIMENSIONS = 384
 _BATCH = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors with what they took."""
+
+    vectors: Vectors
+    tokens: int | None
+    """As the endpoint counts them; 0 for the embedded embedder, None when an endpoint doesn't say."""
+
+
 class Embedder(Protocol):
     """Turns texts into vectors whose dot product is their cosine similarity."""
 
@@ -45,6 +55,10 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Float32 of shape (n, d), rows L2-normalised, in the texts' order. Raises ModelError."""
+        ...
+
+    async def embed_counted(self, texts: Sequence[str]) -> Embedded:
+        """As `embed`, with the tokens that it took. Raises ModelError."""
         ...
 
 
@@ -69,6 +83,9 @@ class EndpointEmbedder:
         pass
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
+        return (await self.embed_counted(texts)).vectors
+
+    async def embed_counted(self, texts: Sequence[str]) -> Embedded:
         return await self._client.embed(self.name, texts)
 
 
@@ -87,6 +104,9 @@ class MiniLM:
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return await asyncio.to_thread(_encode, list(texts))
+
+    async def embed_counted(self, texts: Sequence[str]) -> Embedded:
+        return Embedded(await self.embed(texts), 0)
 
 
 def model_folder() -> Path:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import math
-import re
-import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from opbench import addresses
+from opbench.entries import entry, nearest, read_groups
 from opbench.errors import UsageError
 from opbench.settings import ROOT, settings
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Spec(BaseModel):
@@ -58,10 +53,7 @@ class Spec(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _http(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if value and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise ValueError("is no address: write it like https://host/v1")
-        return value
+        return addresses.checked(value, "https://host/v1") if value else value
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -77,15 +69,12 @@ class Spec(BaseModel):
     @property
     def shown_url(self) -> str:
         """`base_url` without user, password and query: fit for messages, records and hashes."""
-        parts = urlsplit(self.base_url)
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        return addresses.shown(self.base_url)
 
     @property
     def local(self) -> bool:
         """Whether the endpoint is on this machine, so that no proxy lies between."""
-        host = urlsplit(self.base_url).hostname or ""
-        return self.kind == "embedded" or host in ("localhost", "::1") or host.startswith("127.")
+        return self.kind == "embedded" or addresses.local(self.base_url)
 
     def identity(self) -> dict[str, str]:
         """What determines its answers, for hashing: endpoint, served name, further body; of an embedded one the
@@ -111,6 +100,9 @@ class ModelSpec(Spec):
     """What the endpoint calls the limit of new tokens; OpenAI's reasoning models want the second."""
     vllm: str | None = None
     """The command that serves an open model at `base_url`."""
+    json_schema: bool = False
+    """Whether the endpoint enforces `response_format` of type `json_schema`: memory systems' extractions then ask for
+    their shape. No part of the identity: it changes requests, not what a request is answered with."""
 
     def _embedded_identity(self) -> dict[str, str]:
         from opbench.models.embedded import identity
@@ -170,15 +162,9 @@ S = TypeVar("S", bound=Spec)
 def _find(what: str, name: str, entries: dict[str, S]) -> S:
     if name in entries:
         return entries[name]
-    near = _nearest(name, entries)
+    near = nearest(name, entries)
     hint = f" Did you mean {near}?" if near else f" There are: {', '.join(entries) or 'none'}."
     raise UsageError(f"No {what} is named {name!r}.{hint} Your own go into {settings().models_file}.")
-
-
-def _nearest(word: str, words: Any) -> str | None:
-    lowered = {str(w).lower(): str(w) for w in words}
-    found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)
-    return lowered[found[0]] if found else None
 
 
 def load_registry(*files: Path) -> Registry:
@@ -197,67 +183,9 @@ def load_registry(*files: Path) -> Registry:
     models: dict[str, ModelSpec] = {}
     embedders: dict[str, EmbedderSpec] = {}
     for file in files:
-        content = _read(file)
-        for key in content:
-            if key not in ("models", "embedders"):
-                near = _nearest(key, ("models", "embedders"))
-                mend = f"Did you mean {near}?" if near else "Write [models.NAME] or [embedders.NAME]."
-                raise UsageError(f"{file}: unknown table [{key}]. {mend}")
-        models |= _entries(file, "models", content.get("models", {}), ModelSpec)
-        embedders |= _entries(file, "embedders", content.get("embedders", {}), EmbedderSpec)
+        groups = read_groups(file, ("models", "embedders"))
+        models |= {name: entry(file, "models", name, value, ModelSpec) for name, value in groups["models"].items()}
+        embedders |= {
+            name: entry(file, "embedders", name, value, EmbedderSpec) for name, value in groups["embedders"].items()
+        }
     return Registry(models=models, embedders=embedders)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: can't be read ({error.strerror}). Check the path and its rights.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: isn't UTF-8 (byte {error.start}). Save it as UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{file}: no valid TOML: {error}. Mend that line.") from error
-
-
-def _entries(file: Path, group: str, table: Any, spec: type[S]) -> dict[str, S]:
-    if not isinstance(table, dict):
-        raise UsageError(f"{file}: {group} must be tables. Write [{group}.NAME].")
-    return {name: _entry(file, group, name, value, spec) for name, value in table.items()}
-
-
-def _entry(file: Path, group: str, name: str, value: Any, spec: type[S]) -> S:
-    place = f"{file}: [{group}.{name if '.' not in name else json.dumps(name)}]"
-    if not isinstance(value, dict):
-        raise UsageError(f"{place} must be a table. Write [{group}.{name}] and its fields below.")
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{place}: a name is made of letters, digits, dots, dashes and underscores. Rename it.")
-    if any(isinstance(field, dict) for key, field in value.items() if key != "extra_body"):
-        raise UsageError(f'{place} holds another table. A name with a dot needs quotes: [{group}."{name}.…"].')
-    if "name" in value:
-        raise UsageError(f"{place}: unknown key name. The entry's name is in its heading; for people, set label.")
-    # TOML writes 60 where Python would write 60.0.
-    numbers = {k: float(v) if type(v) is int and _is_float(spec, k) else v for k, v in value.items()}
-    try:
-        return spec.model_validate({"name": name, **numbers})
-    except ValidationError as error:
-        raise UsageError(f"{place}: {_explain(error, value, spec)}") from error
-
-
-def _is_float(spec: type[Spec], key: str) -> bool:
-    field = spec.model_fields.get(key)
-    return field is not None and field.annotation in (float, float | None)
-
-
-def _explain(error: ValidationError, value: dict[str, Any], spec: type[Spec]) -> str:
-    first = error.errors(include_url=False)[0]
-    key = str(first["loc"][0]) if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        near = _nearest(key, [f for f in spec.model_fields if f != "name"])
-        mend = f"Did you mean {near}?" if near else f"Known: {', '.join(f for f in spec.model_fields if f != 'name')}."
-        return f"unknown key {key}. {mend}"
-    message = first["msg"].removeprefix("Value error, ")
-    if not key:
-        return f"{message}."
-    given = value.get(key)
-    shown = "" if key == "base_url" or (isinstance(given, float) and math.isnan(given)) else f" = {given!r}"
-    return f"{key}{shown}: {message}."

@@ -87,7 +87,7 @@ def vectors(data: dict[str, Any], n: int) -> Vectors:
     return np.asarray(matrix / lengths, dtype=np.float32)
 
 
-def embedding_tokens(data: dict[str, Any]) -> int:
-    """Tokens that an embedding request took, as the endpoint counts them; 0 when it doesn't say."""
+def embedding_tokens(data: dict[str, Any]) -> int | None:
+    """Tokens that an embedding request took, as the endpoint counts them; None when it doesn't say."""
     usage = data.get("usage")
-    return (_count(usage.get("prompt_tokens")) or 0) if isinstance(usage, dict) else 0
+    return _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None

@@ -42,12 +42,13 @@ async def ask(store: Store, study: Study, question: str) -> Answer:
     Raises:
         UsageError: the study names something that doesn't exist.
         ModelError: a call failed for good.
+        MemoryFault: the memory system failed, or hasn't taken in the user's history: nobody waits for that here.
     """
     prepared = prepare(study)
     try:
         configuration = study.configurations()[0]
         user = prepared.corpus.users[study.users[0]]
-        tools = make_tools(store, prepared, concurrency=1)
+        tools = make_tools(store, prepared, concurrency=1, failures={})
         trace = Trace()
         try:
             await Pipeline(tools).respond(

@@ -11,9 +11,10 @@ from sqlalchemy import func, select
 from mitigations.base import Memory
 from opbench.memories.rag import observations, turns
 from opbench.running.prepare import Prepared
-from opbench.running.response_prompts import response_messages
+from opbench.running.response_prompts import answer_messages
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.study import Study
 from opbench.types import Instance, Session
 
 #: Characters per token of English text, the rule of thumb that the estimate of prompt lengths rests on.
@@ -27,14 +28,14 @@ JUDGE_ANSWER_TOKENS = 60
 _OF_TURNS = ("rag", "random")
 
 
-def prompt_tokens(instance: Instance) -> float:
+def prompt_tokens(study: Study, instance: Instance) -> float:
     """Tokens of the response prompt without memories."""
-    messages = response_messages(instance.benchmark, instance.question, [Memory("")])
+    messages = answer_messages(study, "", instance, [Memory("")])
     return sum(len(message.content) for message in messages) / CHARACTERS_PER_TOKEN
 
 
 def memory_tokens(prepared: Prepared, memory: str) -> float:
-    """Tokens of k memories of average length; other memory systems are taken to store facts like observations."""
+    """Tokens of k memories of average length; systems other than RAG are taken to store facts like observations."""
     unit: Callable[[Sequence[Session]], list[Memory]] = turns if memory in _OF_TURNS else observations
     lengths = [
         len(text.text) + len(text.date or "") + 6
@@ -47,12 +48,13 @@ def memory_tokens(prepared: Prepared, memory: str) -> float:
 class Pace:
     """Answer lengths and times of the models as the call store knows them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, kind: str = "chat") -> None:
+        """`kind` as in `schema.calls`: a study's own calls, or those of memory libraries."""
         calls = s.calls.c
         with store.begin() as connection:
             rows = connection.execute(
                 select(calls.model, func.avg(calls.completion_tokens), func.avg(calls.duration_ms), func.count())
-                .where(calls.kind == "chat")
+                .where(calls.kind == kind)
                 .group_by(calls.model)
             ).all()
         self._known = {row[0]: (float(row[1] or _UNKNOWN_ANSWER), float(row[2]) / 1000, row[3]) for row in rows}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opbench.errors import UsageError
 from opbench.judges import is_rule_judge
 from opbench.models import cost
 from opbench.models.registry import Spec
 from opbench.running.calls import Stats
-from opbench.running.prepare import Prepared
+from opbench.running.prepare import Prepared, PreparedMemories
 from opbench.settings import settings
 from opbench.store.database import Store
 from opbench.store.reading import run_study
@@ -21,10 +23,28 @@ def dollars(amount: float) -> str:
 
 
 def spent_before(store: Store, run_id: str) -> float:
-    """US dollars that the run's earlier executions spent: on its calls, and on embeddings."""
+    """US dollars that the run's earlier executions spent: on its calls, on embeddings and on ingestion."""
     _, provenance = run_study(store, run_id)
-    embeddings = sum(each.get("embeddings_usd") or 0.0 for each in provenance.get("executions", []))
-    return spent(store, run_id) + embeddings
+    apart = ("embeddings_usd", "ingestion_usd")
+    return spent(store, run_id) + sum(
+        each.get(name) or 0.0 for each in provenance.get("executions", []) for name in apart
+    )
+
+
+def check_prices(asked: Sequence[tuple[str, Spec]]) -> None:
+    """See that all that will be asked has a price; `asked` are registry groups (`models`, `embedders`) and entries.
+
+    Raises:
+        UsageError: one has none; names the entry and the mend.
+    """
+    for group, spec in asked:
+        if cost(spec, 1, 1) is None:
+            prices = "price_in and price_out" if group == "models" else "price_in"
+            raise UsageError(
+                f"no budget can be kept with {spec.name}: the registry has no price for it. Set {prices} (dollars per "
+                f'million tokens; 0 where it costs nothing) under [{group}."{spec.name}"] in {settings().models_file}, '
+                "or leave the budget out."
+            )
 
 
 def check(prepared: Prepared, budget_usd: float, before: float = 0.0) -> None:
@@ -39,15 +59,10 @@ def check(prepared: Prepared, budget_usd: float, before: float = 0.0) -> None:
     asked: list[tuple[str, Spec]] = [("models", registry.model(name)) for name in study.models]
     if not is_rule_judge(study.judge):
         asked.append(("models", registry.model(study.judge)))
+    if prepared.extractor is not None:
+        asked.append(("models", registry.model(prepared.extractor)))
     asked.append(("embedders", registry.embedder(study.embedder)))
-    for group, spec in asked:
-        if cost(spec, 1, 1) is None:
-            prices = "price_in and price_out" if group == "models" else "price_in"
-            raise UsageError(
-                f"no budget can be kept with {spec.name}: the registry has no price for it. Set {prices} (dollars per "
-                f'million tokens; 0 where it costs nothing) under [{group}."{spec.name}"] in {settings().models_file}, '
-                "or leave the budget out."
-            )
+    check_prices(asked)
     if before >= budget_usd:
         raise UsageError(
             f"run {prepared.run_id} has spent {dollars(before)} already, and the budget is {dollars(budget_usd)}: "
@@ -72,7 +87,7 @@ def register(store: Store, prepared: Prepared, budget_usd: float | None) -> dict
 class Meter:
     """What a run has spent so far, in dollars by list price."""
 
-    def __init__(self, prepared: Prepared, calls: Stats, before: float) -> None:
+    def __init__(self, prepared: Prepared | PreparedMemories, calls: Stats, before: float) -> None:
         """`calls` are this execution's, `before` what earlier ones spent."""
         self._prepared = prepared
         self._calls = calls

@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,11 +21,13 @@ from sqlalchemy import select
 from opbench.errors import ModelError
 from opbench.store.database import Store
 from opbench.store.schema import calls as calls_table
-from opbench.store.writing import CallRow
+from opbench.store.writing import CallRow, save_calls
 from opbench.types import ChatRequest, ChatResult, Complete
 
 #: How often a blank answer is asked again before it is taken as what the model says.
 _BLANK_RETRIES = 2
+#: Keys in one query: below SQLite's limit on bound values.
+_KEYS = 500
 
 
 def call_key(kind: str, identity: object) -> str:
@@ -71,8 +73,11 @@ class CallStore:
         self._unwritten: dict[str, CallRow] = {}
         self.stats = Stats()
 
-    async def chat(self, request: ChatRequest, salt: str = "") -> tuple[CallRow, bool]:
+    async def chat(self, request: ChatRequest, salt: str = "", *, kind: str = "chat") -> tuple[CallRow, bool]:
         """The answer and whether it was reused. `salt` keeps a latency probe's calls apart from all others.
+
+        `kind` is what a call that is made now is kept as: `library` for a memory library's, which may be ten times as
+        long as a study's own, so that quotes don't take one for the other. Its key is the same.
 
         Raises:
             ModelError: the call failed for good; kind `empty` is never raised here.
@@ -89,7 +94,7 @@ class CallStore:
             result, cost_usd = await self._ask(request)
             return CallRow(
                 key=key,
-                kind="chat",
+                kind=kind,
                 model=request.model,
                 request={"endpoint": identity, **body},
                 response=result.text,
@@ -189,15 +194,48 @@ class CallStore:
         return row, True
 
     def _find(self, key: str) -> CallRow | None:
-        with self._store.begin() as connection:
-            found = connection.execute(select(calls_table).where(calls_table.c.key == key)).one_or_none()
-        return CallRow(**found._asdict()) if found else None
+        return self._find_all([key]).get(key)
 
-    def unwritten(self, keys: list[str]) -> list[CallRow]:
+    def _find_all(self, keys: Sequence[str]) -> dict[str, CallRow]:
+        found: dict[str, CallRow] = {}
+        with self._store.begin() as connection:
+            for start in range(0, len(keys), _KEYS):
+                asked = keys[start : start + _KEYS]
+                for row in connection.execute(select(calls_table).where(calls_table.c.key.in_(asked))):
+                    found[row.key] = CallRow(**row._asdict())
+        return found
+
+    async def find(self, keys: Sequence[str]) -> dict[str, CallRow]:
+        """Those of the calls that are in the store, by key.
+
+        Raises:
+            StoreError: the store can't be read.
+        """
+        return await asyncio.to_thread(self._find_all, keys)
+
+    async def save(self, rows: Sequence[CallRow]) -> None:
+        """Write calls that belong to no record; those that are there already stay as they are.
+
+        Raises:
+            StoreError: the store can't be written.
+        """
+        if rows:
+            await asyncio.to_thread(save_calls, self._store, rows)
+
+    async def keep(self, keys: Sequence[str]) -> None:
+        """Write calls now that no record may ever rest on: a memory library's.
+
+        Raises:
+            StoreError: the store can't be written; the calls stay at hand.
+        """
+        await self.save(self.unwritten(keys))
+        self.written(keys)
+
+    def unwritten(self, keys: Sequence[str]) -> list[CallRow]:
         """Those of the calls that must be written with the record that rests on them."""
         return [self._unwritten[key] for key in dict.fromkeys(keys) if key in self._unwritten]
 
-    def written(self, keys: list[str]) -> None:
+    def written(self, keys: Sequence[str]) -> None:
         """Forget calls that are in the store now."""
         for key in keys:
             self._unwritten.pop(key, None)

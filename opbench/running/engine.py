@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from sqlalchemy import select
 from mitigations.base import Memory
 from opbench.errors import ModelError, StoreError
 from opbench.judges.text import strip_thinking
+from opbench.running.ingestion import Standing
 from opbench.running.pipeline import Pipeline, Trace
 from opbench.running.plan import Job, Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
@@ -42,6 +43,8 @@ class Progress:
     errors: int = 0
     error_kinds: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
+    ingesting: Sequence[Standing] = ()
+    """Histories that memory systems take in before the first record."""
 
     @property
     def rate(self) -> float:
@@ -69,12 +72,14 @@ class Engine:
         worker: dict[str, Any],
         reason_to_halt: Callable[[], str | None] = lambda: None,
         halted_after: str | None = None,
+        before: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> None:
         """`worker` is this process's row (`schema.workers`).
 
         `stats` gives the model client's counts (requests, retries by kind), shown beside the progress.
         `reason_to_halt` is asked before each record is taken up; a sentence ends the run like a stop.
         `halted_after` is said when the plan is done and yet was only a part of what is to do.
+        `before` is done before the first record, when there are any to do; it asks `may_go_on` between its parts.
         """
         self._store = store
         self._run_id = run_id
@@ -92,6 +97,7 @@ class Engine:
         """The reason for which nothing more was taken up."""
         self._reason_to_halt = reason_to_halt
         self._halted_after = halted_after
+        self._before = before
         self._touched: set[tuple[int, str]] = set()
         self._repetition: dict[str, str] = {}
         self._scoring = asyncio.Lock()
@@ -116,10 +122,15 @@ class Engine:
         await self._beat(progress)
         beating = asyncio.create_task(self._keep_beating(progress))
         writing = asyncio.create_task(self._write(progress))
-        workers = [
-            asyncio.create_task(self._work(jobs, progress)) for _ in range(min(self._concurrency, len(plan.jobs)))
-        ]
+        workers: list[asyncio.Task[None]] = []
         try:
+            if self._before is not None and plan.jobs:
+                workers = [asyncio.ensure_future(self._before(progress))]
+                await _all_or_first_error(workers, guard=[writing, beating])
+                progress.started = time.monotonic()
+            workers = [
+                asyncio.create_task(self._work(jobs, progress)) for _ in range(min(self._concurrency, len(plan.jobs)))
+            ]
             await _all_or_first_error([*workers], guard=[writing, beating])
             await self._finished.put(None)
             await writing
@@ -141,14 +152,18 @@ class Engine:
         self._on_progress(progress)
         return progress
 
+    async def may_go_on(self) -> bool:
+        """Wait while the run is paused; whether something new may be taken up then."""
+        await self._go.wait()
+        if self.stopping:
+            return False
+        if self.halted is None:
+            self.halted = self._reason_to_halt()
+        return self.halted is None
+
     async def _work(self, jobs: Iterator[Job], progress: Progress) -> None:
         for job in jobs:
-            await self._go.wait()
-            if self.stopping:
-                return
-            if self.halted is None:
-                self.halted = self._reason_to_halt()
-            if self.halted is not None:
+            if not await self.may_go_on():
                 return
             if job.record_id is not None:
                 await self._judge_again(job, job.record_id, progress)

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
-from opbench.errors import ModelError, StoreError
+from opbench.errors import MemoryFault, ModelError, StoreError
 from opbench.judges.base import Evidence, Judge
-from opbench.memories.base import MemorySystem
+from opbench.protocol import by_memos, judged_metric
 from opbench.running.calls import CallStore
-from opbench.running.response_prompts import response_messages, system_prompt
+from opbench.running.response_prompts import answer_messages, answer_system, answer_temperature, memory_blocks
+from opbench.running.retrieval import Retrieval
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Corpus, Instance, Message, Score
@@ -34,11 +35,9 @@ class Tools:
     study: Study
     corpus: Corpus
     calls: CallStore
-    memories: dict[str, MemorySystem]
+    retrieval: Retrieval
     mitigations: dict[str, PostProcessor]
     judge: Judge
-    history_sha256: dict[str, str]
-    """Per conversation, the hash of what the memory systems ingest."""
     concurrency: int
     run_id: str
 
@@ -65,7 +64,7 @@ class _Stage:
         self.calls_ms += row.duration_ms
         self.prompt_tokens += row.prompt_tokens or 0
         self.completion_tokens += row.completion_tokens or 0
-        if row.kind == "chat":
+        if row.kind != "retrieval":
             unknown = self.cost_usd is None or row.cost_usd is None
             self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (row.cost_usd or 0.0)
         return row
@@ -92,6 +91,8 @@ class Trace:
     state: str | None = None
     state_reason: str | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    context_tokens: int | None = None
+    """Tokens of the memories in the prompt; by protocol memos."""
     values: dict[str, Any] = field(default_factory=dict)
     """Latencies, reuse marks and tokens: columns of `schema.records`."""
     costs: list[float | None] = field(default_factory=list)
@@ -104,8 +105,6 @@ class Pipeline:
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
-        # Worked out once: an identity asks files and packages, and every retrieval's key holds one.
-        self._memory_identity = {name: memory.identity() for name, memory in tools.memories.items()}
 
     async def record(self, configuration_id: int, configuration: Configuration, instance: Instance) -> FinishedRecord:
         """The finished record: done with its scores, or an error with its true reason."""
@@ -116,6 +115,8 @@ class Pipeline:
             await self.respond(configuration, instance, trace)
         except ModelError as failure:
             error = (failure.kind, str(failure))
+        except MemoryFault as failure:
+            error = ("memory", str(failure))
         except (StoreError, asyncio.CancelledError):
             raise
         except Exception as fault:
@@ -141,6 +142,7 @@ class Pipeline:
 
         Raises:
             ModelError: a call failed for good, or the model answered nothing.
+            MemoryFault: the memory system failed.
         """
         probe = f"{self.tools.run_id}/{configuration.label}/{instance.id}"
         salt = probe if self.tools.study.latency_probe else ""
@@ -157,8 +159,22 @@ class Pipeline:
             note, preface = processed.response_note, processed.response_preface
 
         stage = _Stage()
-        messages = response_messages(instance.benchmark, instance.question, trace.context, note, preface)
-        row = await self._chat(stage, trace, "response", configuration.model, messages, salt)
+        study = self.tools.study
+        messages = answer_messages(study, configuration.memory, instance, trace.context, note, preface)
+        if by_memos(study, instance.benchmark):
+            # Its libraries take a second to load, which a study by the other protocol shouldn't wait for.
+            from opbench.judges.memos_metrics import context_tokens
+
+            trace.context_tokens = context_tokens(memory_blocks(instance, trace.context))
+        row = await self._chat(
+            stage,
+            trace,
+            "response",
+            configuration.model,
+            messages,
+            salt,
+            temperature=answer_temperature(study, instance),
+        )
         trace.values |= {
             "response_ms": stage.elapsed_ms(),
             "response_reused": stage.reused,
@@ -178,23 +194,15 @@ class Pipeline:
             await self._revise(method, configuration, instance, trace, salt)
 
     async def _retrieve(self, name: str, instance: Instance, trace: Trace, salt: str) -> list[Memory]:
-        memory = self.tools.memories[name]
-        user = instance.user
+        retrieval, k = self.tools.retrieval, self.tools.study.k
         # Ingestion is no part of the retrieval latency: it happens once a user, whatever is asked.
-        await memory.ingest(user, self.tools.corpus.conversations[user.conversation].sessions)
-        k = self.tools.study.k
+        await retrieval.ready(name, instance)
+        identity = retrieval.identity(name, instance, instance.question, k)
         stage = _Stage()
 
         async def search() -> list[dict[str, Any]]:
-            return [asdict(found) for found in await memory.search(user, instance.question, k)]
+            return [asdict(found) for found in await retrieval.search(name, instance, instance.question, k)]
 
-        identity = {
-            "system": self._memory_identity[name],
-            "user": user.id,
-            "history": self.tools.history_sha256[user.conversation],
-            "query": instance.question,
-            "k": k,
-        }
         row = await stage.call(self.tools.calls.retrieve(name, identity, search, salt))
         trace.uses.append(CallUse(row.key, "retrieval", stage.reused))
         trace.values |= {"retrieval_ms": row.duration_ms, "retrieval_reused": stage.reused}
@@ -207,7 +215,7 @@ class Pipeline:
         ask = _Asking(self, stage, trace, configuration.model, salt)
 
         async def search(query: str, k: int = 5) -> list[Memory]:
-            return await self.tools.memories[configuration.memory].search(instance.user, query, k)
+            return await self.tools.retrieval.search(configuration.memory, instance, query, k)
 
         processed = await method.process(instance.question, trace.retrieved, ask, search)
         trace.state, trace.state_reason = processed.state, processed.reason
@@ -223,7 +231,11 @@ class Pipeline:
         stage = _Stage()
         ask = _Asking(self, stage, trace, configuration.model, salt)
         revised = await method.revise(
-            instance.question, trace.retrieved, trace.response, ask, system=system_prompt(instance.benchmark)
+            instance.question,
+            trace.retrieved,
+            trace.response,
+            ask,
+            system=answer_system(self.tools.study, configuration.memory, instance),
         )
         trace.draft, trace.response, trace.critique = trace.response, revised.text, revised.critique
         trace.state, trace.state_reason = revised.state, revised.reason
@@ -294,7 +306,7 @@ class Pipeline:
         except Exception as fault:
             log.exception("judge %s on %s", self.tools.judge.name, instance.id)
             reason, passing = f"judge: internal: {type(fault).__name__}: {fault}"[:500], False
-        metric = "correct" if instance.benchmark == "locomo" else "score"
+        metric = judged_metric(self.tools.study) if instance.benchmark == "locomo" else "score"
         return [Score(metric, None, reason, details={"transport": 1.0} if passing else {})], uses
 
     def _columns(self, configuration: Configuration, trace: Trace, error: tuple[str, str] | None) -> dict[str, Any]:
@@ -311,12 +323,17 @@ class Pipeline:
             "context": None if configuration.memory == BASE else [asdict(line) for line in trace.context],
             "state": trace.state,
             "state_reason": trace.state_reason,
-            "counts": trace.counts or None,
+            "counts": _counts(trace) or None,
             "concurrency": self.tools.concurrency,
             "cost_usd": None if None in trace.costs else sum(cost for cost in trace.costs if cost),
             "finished_at": time.time(),
             **trace.values,
         }
+
+
+def _counts(trace: Trace) -> dict[str, int]:
+    tokens = {} if trace.context_tokens is None else {"context_tokens": trace.context_tokens}
+    return trace.counts | tokens
 
 
 def _answer(method: PostProcessor, answer: str, trace: Trace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any
@@ -11,12 +11,15 @@ from typing import Any
 from sqlalchemy import select
 
 from mitigations.base import PostProcessor
-from opbench.judges import is_rule_judge
+from opbench.judges import judge_calls
 from opbench.models import cost
+from opbench.protocol import by_memos
 from opbench.running.assumed import JUDGE_ANSWER_TOKENS, JUDGE_PROMPT_TOKENS, Pace, memory_tokens, prompt_tokens
+from opbench.running.ingestion_quote import IngestionLine, basis, by_system, ingestion_quote, seconds_at
 from opbench.running.measured import AMOUNTS, Measured, Stratum, Use
 from opbench.running.plan import Plan, make_plan
 from opbench.running.prepare import Prepared
+from opbench.running.worker import make_ingestion
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.reading import run_study
@@ -33,7 +36,7 @@ class Line:
     memory: str
     mitigation: str
     stage: str
-    """post, response or judge"""
+    """ingestion (of no post-processor), post, response or judge"""
     calls_naive: float = 0.0
     calls: float = 0.0
     prompt_tokens: float = 0.0
@@ -61,6 +64,8 @@ class Quote:
     seconds: float
     basis: str
     """What the answer lengths and times rest on."""
+    ingestion: tuple[IngestionLine, ...] = ()
+    """By memory system: sessions to take in before the first record; its calls and costs are in the sums above."""
     measured: int = 0
     """Records of this run that it rests on."""
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -76,7 +81,9 @@ class Quote:
         """A quote from what `to_dict` gave, also by way of JSON."""
         known = {each.name: values[each.name] for each in fields(cls)}
         ranges = {name: (low, high) for name, (low, high) in known["ranges"].items()}
-        return cls(**known | {"ranges": ranges, "lines": tuple(Line(**line) for line in known["lines"])})
+        lines = tuple(Line(**line) for line in known["lines"])
+        ingestion = tuple(IngestionLine(**line) for line in known["ingestion"])
+        return cls(**known | {"ranges": ranges, "lines": lines, "ingestion": ingestion})
 
 
 def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
@@ -90,6 +97,8 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
     price = _price_of(prepared)
     measured = Measured(uses, price, lambda model: prepared.at_a_time(model, concurrency))
     estimate = _Estimate(prepared, plan, measured, Pace(store), price, concurrency)
+    needed = make_ingestion(prepared, plan, concurrency).pairs
+    estimate.add_ingestion([line for line in ingestion_quote(store, prepared, needed) if line.sessions])
     return estimate.quote(_origin(store, prepared.run_id, measured.records))
 
 
@@ -115,8 +124,9 @@ class _Estimate:
         self._totals: dict[Stratum, Counter[str]] = {}
         self._left: Counter[Stratum] = Counter()
         self._assumed: Counter[str] = Counter()
+        self._ingestion: list[IngestionLine] = []
         self._sizes = {memory: memory_tokens(prepared, memory) for memory in prepared.study.memories if memory != BASE}
-        self._questions = {instance.id: prompt_tokens(instance) for instance in prepared.instances}
+        self._questions = {instance.id: prompt_tokens(prepared.study, instance) for instance in prepared.instances}
         self._shared = {self._plain(job.configuration, job.instance) for job in plan.jobs}
         for job in plan.jobs:
             stratum = job.configuration, job.instance.benchmark
@@ -125,6 +135,37 @@ class _Estimate:
             if job.record_id is None:
                 self._add_responses(job.configuration, job.instance)
             self._add_judging(job.configuration, job.instance)
+
+    def add_ingestion(self, lines: Sequence[IngestionLine]) -> None:
+        """What memory systems have to take in first; a line a system and user."""
+        self._ingestion = by_system(lines)
+        for each in self._ingestion:
+            mine = [line for line in lines if line.system == each.system]
+            at_once = min(len(mine), self._concurrency)
+            if each.extractor is not None:
+                at_once = min(at_once, self._prepared.at_a_time(each.extractor, self._concurrency))
+            key = (each.extractor or "", each.system, "", "ingestion")
+            self._lines[key] = Line(
+                *key,
+                calls_naive=each.calls,
+                calls=each.calls,
+                prompt_tokens=each.prompt_tokens,
+                completion_tokens=each.completion_tokens,
+                cost_usd=each.cost_usd,
+                seconds=seconds_at(mine, at_once),
+                measured=bool(each.measured),
+            )
+
+    def _ranges(self) -> dict[str, tuple[float, float]]:
+        """Of the records as measured; what ingestion takes is the same at both ends."""
+        found = self._measured.ranges(self._left, self._totals)
+        lines = [line for line in self._lines.values() if line.stage == "ingestion"]
+        added = {name: [getattr(line, name) for line in lines] for name in found}
+        return {
+            name: (low + sum(added[name]), high + sum(added[name]))
+            for name, (low, high) in found.items()
+            if None not in added[name]
+        }
 
     def quote(self, origin: str) -> Quote:
         lines = tuple(self._lines.values())
@@ -140,15 +181,16 @@ class _Estimate:
             round(sum(known), 4) if len(known) == len(lines) else None,
             sum(line.seconds for line in lines),
             self._basis(origin),
+            tuple(self._ingestion),
             self._measured.records,
-            self._measured.ranges(self._left, self._totals),
+            self._ranges(),
             lines,
         )
 
     def _add_responses(self, configuration: Configuration, instance: Instance) -> None:
         method = self._prepared.mitigations[configuration.mitigation]
         before = method.calls if configuration.mitigation != NO_MITIGATION else 0
-        prompt = self._questions[instance.id] + self._sizes.get(configuration.memory, 0.0)
+        prompt = self._questions[instance.id] + self._size(configuration, instance)
         post = self._use(configuration, instance, "post", before, prompt * 1.5, self._pace.answer(configuration.model))
         self._add(configuration, instance, "post", configuration.model, post, post.calls, post.calls * post.new)
         made_of = _response_to(method)
@@ -166,18 +208,23 @@ class _Estimate:
             self._shared.discard(plain)
         self._add(configuration, instance, "response", configuration.model, response, response.calls, new)
 
+    def _size(self, configuration: Configuration, instance: Instance) -> float:
+        """Tokens of what is retrieved: by protocol memos k memories of each speaker."""
+        both = by_memos(self._prepared.study, instance.benchmark) and configuration.memory in self._prepared.ingesting
+        return self._sizes.get(configuration.memory, 0.0) * (2 if both else 1)
+
     def _plain(self, configuration: Configuration, instance: Instance) -> tuple[str, str, str]:
         """What tells apart the responses without post-processing: model, memory system, instance."""
         emptied = _response_to(self._prepared.mitigations[configuration.mitigation]) == "nothing"
         return configuration.model, BASE if emptied else configuration.memory, instance.id
 
     def _add_judging(self, configuration: Configuration, instance: Instance) -> None:
-        """Repetition and adversarial questions need no model that judges."""
-        judge = self._prepared.study.judge
-        if is_rule_judge(judge) or instance.subtype in ("repetition", "adversarial"):
+        study = self._prepared.study
+        calls = judge_calls(study, instance)
+        if not calls:
             return
-        use = self._use(configuration, instance, "judge", 1, JUDGE_PROMPT_TOKENS, JUDGE_ANSWER_TOKENS)
-        self._add(configuration, instance, "judge", judge, use, use.calls, use.calls * use.new)
+        use = self._use(configuration, instance, "judge", calls, JUDGE_PROMPT_TOKENS, JUDGE_ANSWER_TOKENS)
+        self._add(configuration, instance, "judge", study.judge, use, use.calls, use.calls * use.new)
 
     def _use(
         self, configuration: Configuration, instance: Instance, stage: str, calls: float, prompt: float, answer: float
@@ -230,6 +277,8 @@ class _Estimate:
         parts = [origin] if origin else []
         if self._assumed or not parts:
             parts.append(self._pace.basis(self._assumed))
+        if self._ingestion:
+            parts.append(basis(self._ingestion))
         return "; ".join(parts)
 
 

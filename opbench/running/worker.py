@@ -7,21 +7,20 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 
 from opbench import __version__
-from opbench.errors import StoreError
-from opbench.models import cost
+from opbench.errors import MemoryFault, ModelError, StoreError
 from opbench.running.budget import Meter, register, spent_before
-from opbench.running.calls import CallStore
 from opbench.running.engine import Engine, Progress
+from opbench.running.ingestion import Ingestion, pairs_of, summary
 from opbench.running.pipeline import Pipeline, Tools
-from opbench.running.plan import make_plan, pilot
-from opbench.running.prepare import Prepared, git_commit
+from opbench.running.plan import Plan, make_plan, pilot
+from opbench.running.prepare import Prepared, connect, git_commit
+from opbench.running.retrieval import Retrieval
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store
-from opbench.store.writing import add_answered_as, add_execution, add_to_execution, set_halted
+from opbench.store.writing import add_answered_as, add_execution, add_to_execution, keep_ingestion, set_halted
 
 
 async def execute(
@@ -34,7 +33,9 @@ async def execute(
     budget_usd: float | None = None,
     pilot_records: int | None = None,
 ) -> Progress:
-    """Do what is missing of the study. The first Ctrl-C finishes what is in flight, the second leaves at once.
+    """Do what is missing of the study: first the histories that its memory systems haven't taken in, then the records.
+
+    The first Ctrl-C finishes what is in flight, the second leaves at once.
 
     `on_stop` is called at the first Ctrl-C. With a budget nothing is taken up once the run's own calls have cost as
     much, earlier executions included; what is in flight then is finished. With `pilot_records` only so many records
@@ -57,8 +58,26 @@ async def execute(
     plan = whole = make_plan(store, prepared.run_id, configuration_ids, prepared.instances)
     if pilot_records is not None:
         plan = pilot(whole, prepared.instances, pilot_records)
-    tools = make_tools(store, prepared, concurrency)
+    ingestion = make_ingestion(prepared, plan, concurrency)
+    tools = make_tools(store, prepared, concurrency, ingestion.failures)
     meter = Meter(prepared, tools.calls.stats, before)
+
+    async def ingest(progress: Progress) -> None:
+        progress.ingesting = list(ingestion.standings.values())
+        booking = asyncio.Lock()
+
+        async def book() -> None:
+            # After every session, not at the end: what a process spent that is killed counts too.
+            async with booking:
+                spent = {"ingestion_usd": tools.calls.stats.spent_usd, "embeddings_usd": meter.embeddings_usd}
+                await asyncio.to_thread(keep_ingestion, store, prepared.run_id, spent, summary(ingestion))
+            on_progress(progress)
+
+        try:
+            await ingestion.run(engine.may_go_on, book)
+        finally:
+            await book()
+
     engine = Engine(
         store,
         prepared.run_id,
@@ -72,12 +91,14 @@ async def execute(
             "waited_s": round(prepared.client.stats.waited_s, 1),
             "spent_usd": meter.spent_usd,
             **limits,
+            **({"ingesting": ingestion.to_list()} if ingestion.standings else {}),
         },
         worker=worker,
         reason_to_halt=lambda: None if budget_usd is None else meter.reason_to_halt(budget_usd),
         halted_after=f"The pilot of {len(plan.jobs):,} records is done; the rest of the study waits."
         if len(plan.jobs) < len(whole.jobs)
         else None,
+        before=ingest if ingestion.standings else None,
     )
 
     def interrupted() -> None:
@@ -99,25 +120,24 @@ async def execute(
             loop.remove_signal_handler(number)
 
 
-def make_tools(store: Store, prepared: Prepared, concurrency: int) -> Tools:
-    """The pipeline's tools, with the call store in front of the model client."""
-    registry = prepared.registry
-    calls = CallStore(
-        store,
-        prepared.client.complete,
-        # Once a model: an identity asks files and packages, and every call's key holds one.
-        cache(lambda name: registry.model(name).identity()),
-        lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
-        lambda name: prepared.at_a_time(name, concurrency),
-    )
+def make_tools(
+    store: Store, prepared: Prepared, concurrency: int, failures: Mapping[tuple[str, str], ModelError | MemoryFault]
+) -> Tools:
+    """The pipeline's tools, with the call store in front of the model client; `failures` as in `Ingestion`."""
     return Tools(
         prepared.study,
         prepared.corpus,
-        calls,
-        prepared.memories,
+        connect(store, prepared, concurrency),
+        Retrieval(prepared.study, prepared.corpus, prepared.memories, prepared.history_sha256, failures),
         prepared.mitigations,
         prepared.judge,
-        prepared.history_sha256,
         concurrency,
         prepared.run_id,
     )
+
+
+def make_ingestion(prepared: Prepared, plan: Plan, concurrency: int) -> Ingestion:
+    """What the plan's records need ingested; those that only want judging need nothing."""
+    needing = [(job.configuration.memory, job.instance) for job in plan.jobs if job.record_id is None]
+    memories = prepared.ingesting
+    return Ingestion(memories, prepared.corpus, pairs_of(memories, needing), concurrency=concurrency)

@@ -1,4 +1,4 @@
-"""What is said of a run that came from elsewhere, wherever its numbers are shown."""
+"""What must be said of a run wherever its numbers are shown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 
 def remarks(provenance: dict[str, Any]) -> list[str]:
-    """Marks that came with the run, e.g. that zeros in it may be failed judgements; a bundle may hold anything here."""
-    found = provenance.get("marks")
-    return [str(mark)[:200] for mark in found[:10]] if isinstance(found, list) else []
+    """LoCoMo's protocol where it isn't the uniform one, and marks that came with the run, e.g. that zeros in it may be
+    failed judgements; a bundle may hold anything here."""
+    protocol, found = provenance.get("protocol"), provenance.get("marks")
+    name = protocol.get("name") if isinstance(protocol, dict) else None
+    said = [f"LoCoMo by protocol {str(name)[:20]}"] if name else []
+    return said + ([str(mark)[:200] for mark in found[:10]] if isinstance(found, list) else [])

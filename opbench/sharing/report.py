@@ -8,8 +8,9 @@ import pandas as pd
 
 from opbench.analysis.aggregate import RULE_TEXTS, Rule
 from opbench.analysis.gap import gap_table
+from opbench.analysis.ingested import memory_notes, thin_memories
 from opbench.analysis.latency import STAGE_LABELS, latency
-from opbench.analysis.locomo import locomo_table
+from opbench.analysis.locomo import locomo_notes, locomo_table
 from opbench.analysis.op import SUBSCORE_COLUMNS, op_table
 from opbench.analysis.tradeoff import UNITS, tradeoff
 from opbench.figures import theme
@@ -38,10 +39,12 @@ def report_sheet(data: RunData, rule: Rule, first_only: bool = False, answers: p
     sheet.provenance |= provenance(data) | {"rule": rule, "speakers": "first only" if first_only else "all"}
     mark = theme.provenance(recorded=data.recorded, comparable=data.comparable)
     sheet.blocks.append(Text(f"Averaged by the rule {rule}: {RULE_TEXTS[rule]}"))
+    for sentence in (*thin_memories(data.provenance, data.study.k), *memory_notes(data.provenance)):
+        sheet.blocks.append(Text(sentence))
     _add_tradeoff(sheet, tradeoff(data, rule, "points", first_only), mark)
     _add_gap(sheet, gap_table(data, rule, first_only), mark)
     _add_subtypes(sheet, op_table(data, rule, first_only), mark)
-    _add_locomo(sheet, locomo_table(data, None, first_only))
+    _add_locomo(sheet, locomo_table(data, None, first_only), locomo_notes(data))
     _add_latency(sheet, latency(data), theme.provenance(recorded=data.recorded))
     if answers is not None:
         _add_answers(sheet, answers)
@@ -167,7 +170,7 @@ def _add_subtypes(sheet: Sheet, frame: pd.DataFrame, mark: str) -> None:
     sheet.blocks.append(Data("op", shown, _columns(frame, columns), frame))
 
 
-def _add_locomo(sheet: Sheet, frame: pd.DataFrame) -> None:
+def _add_locomo(sheet: Sheet, frame: pd.DataFrame, notes: Sequence[str]) -> None:
     sheet.blocks.append(Text("How well does it still remember (LoCoMo)?", heading=True))
     if frame["overall"].isna().all():
         _missing(sheet, frame["missing"].tolist())
@@ -178,9 +181,15 @@ def _add_locomo(sheet: Sheet, frame: pd.DataFrame) -> None:
         "overall": Column("LoCoMo", "%.1f", "Mean over all scored questions but the adversarial ones, in points"),
         "change_points": Column("change", "%+.1f", "Paired change in points against no post-processor"),
         "of": Column("n", None, "Scored questions of those planned"),
+        "run_mean": Column("runs: mean", "%.1f", "Mean accuracy of the judge's runs, in points"),
+        "run_std": Column("± std", "%.2f", "Population standard deviation over the judge's runs, in points"),
+        "run_judgements_missing": Column("unread", "%d", "Judgements that failed or couldn't be read"),
+        "context_tokens": Column("context", "%.0f", "Tokens of the memories in the prompt, on average"),
         "metric_label": Column("metric"),
     }
+    columns = {name: each for name, each in columns.items() if name == "of" or name in frame}
     shown = _named(frame).assign(of=_of(frame, "n_scored", "n_planned"))
+    sheet.blocks.extend(Text(note) for note in notes)
     sheet.blocks.append(Data("locomo", shown, _columns(frame, columns), frame))
 
 

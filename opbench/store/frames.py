@@ -3,6 +3,7 @@ configurations and instances once each instead of once a record."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -249,5 +250,8 @@ def _column(name: str, values: tuple[Any, ...]) -> Any:
     if name in _MARKS:
         # SQLite's driver gives 0 and 1.
         return np.array([None if mark is None else bool(mark) for mark in values], dtype=object)
+    if name == "counts":
+        # SQLite's driver gives JSON as it is written, PostgreSQL's as it is meant.
+        return pd.array([json.loads(each) if isinstance(each, str) else each for each in values], dtype=object)
     numbers = np.array(values, dtype=np.float64)
     return numbers.astype(np.int64) if name == "concurrency" and not np.isnan(numbers).any() else numbers

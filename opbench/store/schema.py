@@ -156,7 +156,8 @@ calls = Table(
     "calls",
     metadata,
     Column("key", String(64), primary_key=True),
-    # chat or retrieval
+    # chat (a study's), library (a chat call of a memory library), retrieval, or embedding (the response is base64 of
+    # float32, little endian)
     Column("kind", String(16), nullable=False),
     Column("model", Text, nullable=False),
     Column("request", JSON),

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_,
 from sqlalchemy.orm import aliased
 
 from opbench.errors import UsageError
+from opbench.protocol import headline_metric
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.record import sha256_of
@@ -55,11 +56,6 @@ class Search:
     human: bool | None = None
     """Whether somebody's score stands beside the judge's."""
     order: Order = "instance"
-
-
-def headline_metric(study: Study) -> str:
-    """LoCoMo's metric by which records are found: `correct` of an LLM judge, `f1` of the offline one."""
-    return "f1" if study.judge == "offline" else "correct"
 
 
 def found(store: Store, run_id: str, study: Study, search: Search) -> Ids:

@@ -269,6 +269,16 @@ def add_to_execution(store: Store, run_id: str, facts: dict[str, Any]) -> None:
         provenance["executions"] = [*earlier, last | facts]
 
 
+def keep_ingestion(store: Store, run_id: str, execution: dict[str, Any], ingestions: list[dict[str, Any]]) -> None:
+    """Keep in the provenance how the run's ingestions stand, each by `system` and `user`; those of earlier executions
+    that aren't told stay. `execution` is added to what is kept of the last execution."""
+    with _provenance(store, run_id) as provenance:
+        *earlier, last = provenance["executions"]
+        provenance["executions"] = [*earlier, last | execution]
+        known = {(row["system"], row["user"]): row for row in [*provenance.get("ingestion", []), *ingestions]}
+        provenance["ingestion"] = [known[key] for key in sorted(known)]
+
+
 def add_answered_as(store: Store, run_id: str, answered_as: dict[str, set[str]]) -> None:
     """Keep in the provenance under which names the models answered: another name may be another model."""
     with _provenance(store, run_id) as provenance:

@@ -13,6 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from opbench.analysis.ingested import ingested, memory_notes, thin_memories
 from opbench.figures import theme
 from opbench.judges import offline
 from opbench.sharing.marks import remarks
@@ -190,9 +191,19 @@ def run_marks(status: RunStatus, data: RunData, *facts: str) -> None:
             st.badge(plain(fact), color="gray")
         if not data.comparable:
             st.badge("not comparable with the paper", icon=":material/warning:", color="orange")
+    _ingested(data)
     if not data.comparable:
         with st.expander(f"Judge “{plain(data.study.judge)}”: why not comparable, and how it scores"):
             st.markdown(_how_it_scores(data.study.judge, data.study.embedder))
+
+
+def _ingested(data: RunData) -> None:
+    """What must be said of the memory systems beside their results; first where there was nothing to retrieve."""
+    for sentence in thin_memories(data.provenance, data.study.k):
+        collecting.add(Text(sentence))
+        st.warning(plain(sentence), icon=":material/memory:")
+    for sentence in memory_notes(data.provenance):
+        remark(sentence)
 
 
 def _how_it_scores(judge: str, embedder: str) -> str:
@@ -229,8 +240,40 @@ def run_provenance(status: RunStatus, data: RunData, **chosen: str) -> None:
     collecting.sheet().provenance |= rows | {"study": data.study.model_dump(mode="json"), "all": known}
     with st.expander("Provenance: data, judge, prompts, commit, concurrency", icon=":material/fingerprint:"):
         st.dataframe(pd.DataFrame(rows.items(), columns=["what", "value"]), hide_index=True)
+        _ingestions(data)
         st.caption("All that determines the results, and so the run's id:")
         st.json(known, expanded=1)
+
+
+def _ingestions(data: RunData) -> None:
+    """What the run's memory systems took in, as the run found it."""
+    frame = ingested(data.provenance)
+    if frame.empty:
+        return
+    st.caption("What its memory systems took in:")
+    columns: dict[str, Any] = {
+        "label": "memory system",
+        "user": "user",
+        "state": "state",
+        "progress": st.column_config.TextColumn("sessions"),
+        "memories": st.column_config.NumberColumn("memories", format="localized"),
+        "barren": st.column_config.TextColumn("empty", help="Extractions that gave no memory, of those that were read"),
+        "calls": st.column_config.NumberColumn("calls", format="localized"),
+        "reused": st.column_config.NumberColumn("reused", format="localized"),
+        "prompt_tokens": st.column_config.NumberColumn("tokens in", format="localized"),
+        "completion_tokens": st.column_config.NumberColumn("tokens out", format="localized"),
+        "cost_usd": st.column_config.NumberColumn("cost", format="$%.4f", help="By list price"),
+        "seconds": st.column_config.NumberColumn("time", format="%.0f s"),
+        "error": "error",
+        "digest": st.column_config.TextColumn("digest", help="Of settings and history"),
+    }
+    if frame["error"].isna().all():
+        del columns["error"]
+    shown = frame.assign(
+        progress=[f"{done} of {planned}" for done, planned in zip(frame["sessions"], frame["planned"], strict=True)],
+        barren=[f"{empty} of {read}" for empty, read in zip(frame["empty"], frame["extractions"], strict=True)],
+    )
+    table(shown, columns, "run-ingestions", frame)
 
 
 def published_provenance(*remarks: str) -> None:

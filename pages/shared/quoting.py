@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pandas as pd
 import streamlit as st
 
+from opbench.figures import theme
 from opbench.running.launch import quote_with_plugins
 from opbench.running.prepare import prepare
 from opbench.running.quote import Quote, quote
@@ -15,7 +16,7 @@ from opbench.study import Study
 from pages.shared import parts, results, wording
 from pages.shared.study_form import Form
 
-_STAGES = {"post": "post-processing", "response": "response", "judge": "judging"}
+_STAGES = {"ingestion": "ingestion", "post": "post-processing", "response": "response", "judge": "judging"}
 
 
 def of(form: Form) -> tuple[str, Quote]:
@@ -60,9 +61,22 @@ def show(study: Study, estimate: Quote, concurrency: int) -> None:
         )
     if estimate.to_do:
         st.caption(" ".join(_sentences(estimate)))
+    _ingestion(estimate)
     if estimate.lines:
         with st.expander("By configuration and stage", icon=":material/table:"):
             _table(estimate)
+
+
+def _ingestion(estimate: Quote) -> None:
+    """What memory systems take in before the first record; it is in the numbers above."""
+    for line in estimate.ingestion:
+        cost = f"cost unknown ({line.reason})" if line.cost_usd is None else wording.dollars(line.cost_usd)
+        said = (
+            f"{line.label} first takes in {line.sessions:,} sessions of {theme.users(line.users)}: "
+            f"{line.calls:,} calls of {line.extractor or 'no model'}, {line.prompt_tokens:,} tokens in, "
+            f"{line.completion_tokens:,} out, {cost}, about {wording.duration(line.seconds)} one after the other."
+        )
+        st.caption(f":material/memory: {parts.plain(said)}")
 
 
 def _sentences(estimate: Quote) -> list[str]:

@@ -12,17 +12,26 @@ import streamlit as st
 import mitigations
 from opbench.benchmarks import exclusions, load
 from opbench.figures import theme
-from opbench.memories import memory_names
 from opbench.models import Registry
 from opbench.plugins import plugin_files, plugin_folder
 from opbench.running.launch import plugin_methods
 from opbench.study import Study, make_study
 from opbench.types import LOCOMO_CATEGORIES, OP_CATEGORIES, OP_SUBTYPES, Corpus
-from pages.shared import link, parts
+from pages.shared import link, memory_systems, parts
 
 EMBEDDED = "smollm2-135m"
 DEFAULT_CONCURRENCY = 4
-_DATA = {"auto": "benchmark data", "sample": "bundled sample"}
+#: Where the conversations come from, as people read it.
+DATA = {"auto": "benchmark data", "sample": "bundled sample"}
+#: The extractor's option that says nothing of its own, as a study does.
+_OWN_MODEL = "the study's model"
+_PROTOCOLS = {
+    "uniform": "the same answer prompt for all memory systems, and k memories in all: merged by similarity where a "
+    "system keeps both speakers apart.",
+    "memos": "as MemOS's own evaluation asks: k memories of each of the two speakers (so twice k in all), the answer "
+    "prompt of each system, three judgements a question, categories 1 to 4. It takes k = 15 or 20. Its figures can't "
+    "be compared with those of “uniform”.",
+}
 _BENCHMARKS = {"op": "OP-Bench", "locomo": "LoCoMo"}
 _CATEGORIES = {name: name.capitalize() for name in dict.fromkeys(OP_CATEGORIES.values())}
 _LOCOMO = tuple(LOCOMO_CATEGORIES.values())
@@ -77,6 +86,7 @@ def fill(study: Study, plugins: Iterable[str]) -> None:
         state[name] = values[name]
     for name in ("temperature", "judge", "judge_pack", "embedder", "data", "adversarial", "latency_probe", "name"):
         state[name] = values[name]
+    state["protocol"], state["extractor"] = study.protocol, study.extractor or _OWN_MODEL
     state["plugins"] = [file.name for file in plugin_files() if file.name in set(plugins)]
     state["categories"] = []
     state["subtypes"] = _unless_all([name for name in study.subtypes if name in OP_SUBTYPES], OP_SUBTYPES)
@@ -107,7 +117,8 @@ def _ask_for_grid(registry: Registry, off: dict[str, Any]) -> tuple[dict[str, An
     plugins = _ask_for_plugins(off)
     brought = _methods(tuple((str(file), file.stat().st_mtime) for file in plugins))
     methods = {name: mitigations.get(name).label for name in mitigations.names()} | brought["mitigations"]
-    memories = {name: theme.NAMES.get(name, name) for name in (*memory_names(), *brought["memories"])}
+    known = memory_systems.labels()
+    memories = known | {name: theme.name(name) for name in brought["memories"] if name not in known}
     labels = {name: spec.label for name, spec in registry.models.items()}
     with grid:
         fields: dict[str, Any] = {
@@ -121,6 +132,9 @@ def _ask_for_grid(registry: Registry, off: dict[str, Any]) -> tuple[dict[str, An
                 help="BASE has no memory: it is the oracle, and takes no post-processor.",
                 **off,
             ),
+        }
+        fields["extractor"] = _ask_for_extractor(registry, fields["models"], fields["memories"], off)
+        fields |= {
             "mitigations": _several(
                 "Post-processors",
                 methods,
@@ -130,6 +144,26 @@ def _ask_for_grid(registry: Registry, off: dict[str, Any]) -> tuple[dict[str, An
             ),
         }
     return fields, plugins, brought["judges"]
+
+
+def _ask_for_extractor(registry: Registry, models: list[str], memories: list[str], off: dict[str, Any]) -> str | None:
+    """The model that memories are extracted with, where a chosen memory system needs one; None is the study's own."""
+    asking = [name for name in memories if memory_systems.needs_extractor(name)]
+    memory_systems.say_missing(memory_systems.missing(memories))
+    if not asking:
+        return None
+    options = [*([_OWN_MODEL] if len(models) == 1 else []), *registry.models]
+    chosen = link.one_of(
+        "Extractor",
+        options,
+        "extractor",
+        default=options[0] if len(models) == 1 or not models else models[0],
+        names=_distinct({name: spec.label for name, spec in registry.models.items()} | {_OWN_MODEL: _OWN_MODEL}),
+        help=f"The model with which {', '.join(memory_systems.label(name) for name in asking)} make memories of the "
+        "histories. The same for all models of the study, so that these differ in nothing else.",
+        **off,
+    )
+    return None if chosen == _OWN_MODEL else chosen
 
 
 def _ask_for_plugins(off: dict[str, Any]) -> tuple[Path, ...]:
@@ -157,9 +191,9 @@ def _methods(files: tuple[tuple[str, float], ...]) -> dict[str, dict[str, str]]:
 
 
 def _ask_for_slice(off: dict[str, Any]) -> dict[str, Any]:
-    data = link.one_of("Data", list(_DATA), "data", kind="segmented", names=_DATA, **off)
+    data = link.one_of("Data", list(DATA), "data", kind="segmented", names=DATA, **off)
     corpus = load("sample" if data == "sample" else None)
-    _say_what_data(corpus, data)
+    say_what_data(corpus, data)
     link.check("benchmarks", list(_BENCHMARKS), _BENCHMARKS)
     benchmarks = st.pills(
         "Benchmarks",
@@ -172,6 +206,7 @@ def _ask_for_slice(off: dict[str, Any]) -> dict[str, Any]:
         help="A trade-off needs both.",
         **off,
     )
+    protocol = _ask_for_protocol(off) if "locomo" in benchmarks else "uniform"
     everything = link.switch("All instances", "everything", **off)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         limit = link.number(
@@ -199,10 +234,18 @@ def _ask_for_slice(off: dict[str, Any]) -> dict[str, Any]:
     return {
         "data": data,
         "benchmarks": benchmarks,
+        "protocol": protocol,
         "limit": None if everything else limit,
         "seed": 0 if everything else seed,
         **narrowed,
     }
+
+
+def _ask_for_protocol(off: dict[str, Any]) -> str:
+    """How LoCoMo is asked and scored, with what differs."""
+    protocol: str = link.one_of("LoCoMo protocol", list(_PROTOCOLS), "protocol", kind="segmented", **off)
+    st.caption(f"{protocol}: {_PROTOCOLS[protocol]}")
+    return protocol
 
 
 def _ask_for_parts(corpus: Corpus, benchmarks: list[str], off: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +390,8 @@ def _unless_all(chosen: list[str], options: tuple[str, ...]) -> list[str]:
     return [] if set(chosen) == set(options) else chosen
 
 
-def _say_what_data(corpus: Corpus, chosen: str) -> None:
+def say_what_data(corpus: Corpus, chosen: str) -> None:
+    """What the data that were chosen hold, and how to get the benchmarks where they aren't here."""
     counts = (
         f"{len(corpus.op):,} OP-Bench instances and {len(corpus.locomo):,} LoCoMo questions of "
         f"{len(corpus.users):,} users."

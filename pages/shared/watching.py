@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from opbench.figures import theme
 from opbench.figures.progress import progress_grid
 from opbench.running.launch import command, log_file
 from opbench.store import progress, reading
@@ -19,6 +20,10 @@ _EVERY_S = 2
 _FAILURES_EVERY_S = 10
 _LOG_LINES = 12
 _LOG_BYTES = 20_000
+#: States of a history that isn't in yet.
+_UNDER_WAY = ("waiting", "at work")
+#: Users that are named beside a bar, and failures that are told.
+_USERS = 3
 
 
 def panel(status: RunStatus) -> None:
@@ -47,6 +52,7 @@ def _panel(run_id: str) -> None:
     st.subheader(f"{icon} {parts.plain(status.name or 'Run')} `{status.run_id}`: {state}", anchor=ANCHOR)
     finished = status.done + status.errors
     st.progress(min(1.0, finished / max(1, status.planned)), text=f"{finished:,} of {status.planned:,} records")
+    _ingesting(status)
     if status.halted:
         st.warning(parts.plain(status.halted), icon=":material/pause_circle:")
     _numbers(status)
@@ -62,6 +68,40 @@ def _panel(run_id: str) -> None:
     )
     with st.expander("By configuration, as a table", icon=":material/table:"):
         _table(frame, status.working)
+
+
+def _ingesting(status: RunStatus) -> None:
+    """Histories that memory systems take in before the first record: a bar a system while any is under way, and
+    afterwards what failed."""
+    standings = _standings(status)
+    if not status.working or not standings:
+        return
+    under_way = any(each["state"] in _UNDER_WAY for each in standings)
+    if under_way:
+        st.caption("First the memory systems take the histories in; records come after.")
+    for label in dict.fromkeys(each["label"] for each in standings):
+        mine = [each for each in standings if each["label"] == label]
+        done, planned = sum(each["done"] for each in mine), sum(each["planned"] for each in mine)
+        failed = [each for each in mine if each["state"] == "failed"]
+        if under_way:
+            at_work = [each["user"] for each in mine if each["state"] == "at work"]
+            users = f"; at {', '.join(at_work[:_USERS])}{', …' if len(at_work) > _USERS else ''}" if at_work else ""
+            st.progress(
+                min(1.0, done / max(1, planned)),
+                text=f"{parts.plain(label)}: {done:,} of {planned:,} sessions of {theme.users(len(mine))}, "
+                f"{sum(each['memories'] for each in mine):,} memories{parts.plain(users)}",
+            )
+        for each in failed[:_USERS]:
+            st.error(
+                f"{parts.plain(label)}, {parts.plain(each['user'])}: {parts.plain(each['error'] or 'failed')}",
+                icon=":material/error:",
+            )
+
+
+def _standings(status: RunStatus) -> list[dict[str, Any]]:
+    """`opbench.running.ingestion.Standing` of each history of the run, as its process last said."""
+    found: list[dict[str, Any]] = status.worker.get("stats", {}).get("ingesting", [])
+    return found
 
 
 def _numbers(status: RunStatus) -> None:
@@ -137,6 +177,8 @@ def _state(status: RunStatus) -> tuple[str, str]:
         return "stopping: what is in flight is finished first", ":material/stop_circle:"
     if status.working and status.worker["stats"].get("starting"):
         return "starting", ":material/hourglass_top:"
+    if status.working and any(each["state"] in _UNDER_WAY for each in _standings(status)):
+        return "ingesting", ":material/memory:"
     if status.working:
         return "running", ":material/sync:"
     if status.complete:

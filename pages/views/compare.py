@@ -13,10 +13,10 @@ from opbench.analysis.compare import Change
 from opbench.analysis.differences import Pair, Side, largest, op_average_change, pair, pairs, repetition_pairs, summary
 from opbench.analysis.grids import Key, configuration_keys
 from opbench.analysis.intervals import Interval
-from opbench.analysis.locomo import METRICS
 from opbench.analysis.unlike import doubts, unlike
 from opbench.figures import theme
 from opbench.figures.differences import binned, spread_of_changes
+from opbench.protocol import metric_label
 from opbench.sharing.sheet import Column, Data, Text
 from opbench.sharing.visible import one_line
 from opbench.store.reading import RunStatus
@@ -60,7 +60,7 @@ def compared(before: Of, after: Of, rule: Rule, first_only: bool) -> Compared:
         replace(average, sums=None, coefficients=None),
         average.interval(),
         len(found.op.grid.instances),
-        METRICS.get(found.metric, found.metric),
+        metric_label(found.metric),
         (found.only_before, found.only_after),
         found.remarks,
     )

@@ -130,7 +130,8 @@ def draw_new_study(registry: Registry, looked_at: RunStatus | None) -> None:
         )
     form = study_form.ask(registry, editor)
     judge = [form.study.judge] if form.study.judge in registry.models else []
-    asked = [name for name in dict.fromkeys((*form.study.models, *judge)) if name in registry.models]
+    extractor = [form.study.extractor] if form.study.extractor else []
+    asked = [name for name in dict.fromkeys((*form.study.models, *extractor, *judge)) if name in registry.models]
     chosen_models.show_notes(registry, asked)
     missing: list[str] = []
     if editor:

@@ -9,7 +9,9 @@ from opbench.analysis import published
 from opbench.analysis.aggregate import Rule
 from opbench.analysis.compare import Kind
 from opbench.analysis.intervals import FEWEST_USERS
+from opbench.analysis.judge_runs import ALL, RUNS, has_judge_runs, judge_runs
 from opbench.analysis.latency import spending
+from opbench.analysis.locomo import locomo_notes
 from opbench.analysis.postprocessing import failures
 from opbench.analysis.prices import with_prices
 from opbench.analysis.tradeoff import CONTROL_SYSTEMS, UNITS
@@ -19,6 +21,7 @@ from opbench.figures.scatter import tradeoff_scatter
 from opbench.figures.tradeoff import LIKE_NONE, tradeoff_heatmap
 from opbench.sharing.sheet import Text
 from opbench.store.reading import RunStatus
+from opbench.store.rundata import RunData
 from opbench.types import Benchmark
 from pages.shared import answering, collecting, link, parts, results, view
 
@@ -235,6 +238,8 @@ def show_published() -> None:
         "The paper calls the changes relative and draws them as “+20.0 %”; whether they are points or percent "
         "of the memory system isn't told.",
         "The averages behind them were made by more than one rule (`opbench audit`).",
+        "Its LoCoMo scores were made with MemOS's evaluation (appendix B.4): of runs measured here, those by protocol "
+        "memos ask and score in that way, with prompts written anew.",
     )
 
 
@@ -269,7 +274,40 @@ def show_run(current: view.View, status: RunStatus) -> None:
         show(frame, benchmarks, UNITS[kind], mark, "trade-off")
         parts.say_left_out(frame)
         parts.remark(f"An interval needs {FEWEST_USERS} users. How intervals and p are made: docs/scores.md.")
+    if (data.instances["benchmark"] == "locomo").any():
+        show_protocol(data, current.first_only)
     parts.run_provenance(status, data, rule=current.rule, speakers="first only" if current.first_only else "all")
+
+
+def show_protocol(data: RunData, first_only: bool) -> None:
+    """What LoCoMo's numbers may be compared with, and the runs of the judge where there are several."""
+    for note in locomo_notes(data):
+        parts.remark(note)
+    if not has_judge_runs(data):
+        return
+    parts.heading("LoCoMo over the judge's three runs")
+    frame = judge_runs(data, first_only)
+    shown = parts.named(frame[frame["category"] == ALL])
+    if shown["run_mean"].isna().all():
+        parts.nothing_yet("No LoCoMo answer is judged yet.")
+        return
+    shown = shown.assign(n=[theme.scored(*each) for each in zip(shown["n_run_1"], shown["n_planned"], strict=True)])
+    number = st.column_config.NumberColumn
+    columns: dict[str, Any] = {
+        "memory": "memory",
+        "mitigation": "post-processor",
+        "run_mean": number("correct", format="%.1f", help="Mean of the three runs' accuracies, points"),
+        "run_std": number("± std", format="%.2f", help="Population standard deviation over the three runs, points"),
+        **{run: number(run.replace("_", " "), format="%.1f", help="Judged correct, points") for run in RUNS},
+        "n": st.column_config.TextColumn("n", help="Judged in the first run, of the planned questions"),
+        "run_judgements_missing": number("unread", help="Judgements that failed or couldn't be read"),
+    }
+    if frame["model"].nunique() > 1:
+        columns = {"model": "model"} | columns
+    parts.table(shown, columns, "judge-runs", frame)
+    parts.remark(
+        "The spread is the judge's alone: the answers are the same in all three runs. Categories: the download."
+    )
 
 
 parts.title("Does a post-processor stop over-personalisation, and what does it cost in personalisation?")

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from opbench.analysis.differences import Side, pair
-from opbench.analysis.locomo import headline_metric, locomo_table
+from opbench.analysis.locomo import locomo_table
 from opbench.analysis.tradeoff import tradeoff
+from opbench.protocol import headline_metric
 from opbench.store.rundata import RunData
 from opbench.study import make_study
 
@@ -77,13 +78,13 @@ def test_a_reference_of_zero_has_a_change_in_points_only(
 def test_headline_is_f1_for_the_offline_judge_and_correct_for_an_llm(
     changed: Callable[..., RunData], run: RunData, row: Row
 ) -> None:
-    assert headline_metric(run) == "f1"
+    assert headline_metric(run.study) == "f1"
     assert set(locomo_table(run)["metric_label"]) == {"token F1"}
     judged = changed(
         study=make_study({"models": ["m"], "judge": "gpt-4o-mini"}),
         scores=run.scores.assign(judge="gpt-4o-mini").replace({"metric": {"f1": "correct"}}),
     )
-    assert headline_metric(judged) == "correct"
+    assert headline_metric(judged.study) == "correct"
     rag = row(locomo_table(judged), RAG)
     assert rag["metric_label"] == "judged correct (gpt-4o-mini)"
     assert rag["overall"] == pytest.approx(55)

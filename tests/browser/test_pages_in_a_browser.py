@@ -21,6 +21,7 @@ PAGES = [
     "instances",
     "launch",
     "studies",
+    "memories",
     "overview",
     "audit",
     "data",

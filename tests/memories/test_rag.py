@@ -10,8 +10,10 @@ import pytest
 
 from opbench.benchmarks import load
 from opbench.errors import UsageError
+from opbench.gateway.lease import Lease
 from opbench.memories import MemoryContext, make_memory
 from opbench.memories.rag import Rag, turns
+from opbench.models import load_registry
 from tests.scripted_endpoint import bag_of_words
 
 
@@ -43,8 +45,22 @@ HISTORY = CORPUS.conversations["sample-1"].sessions
 TURNS = sum(len(session.turns) for session in HISTORY)
 
 
+class NoGateway:
+    """RAG asks no model: a lease would be a fault."""
+
+    async def lease(self, label: str, model: str) -> Lease:
+        raise AssertionError(label)
+
+    async def release(self, lease: Lease) -> None:
+        raise AssertionError(lease.label)
+
+
+def context(embedder: WordEmbedder, folder: Path) -> MemoryContext:
+    return MemoryContext(embedder, folder, folder / "kept", load_registry(), NoGateway())
+
+
 def rag(folder: Path, embedder: WordEmbedder, name: str = "rag") -> Rag:
-    memory = make_memory(name, MemoryContext(embedder, folder))
+    memory = make_memory(name, context(embedder, folder))
     assert isinstance(memory, Rag)
     return memory
 
@@ -137,4 +153,4 @@ async def test_observations_are_the_annotators_facts(tmp_path: Path) -> None:
 
 def test_an_unknown_memory_system_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no memory system 'rag-observation'\. Did you mean 'rag-observations'\?"):
-        make_memory("rag-observation", MemoryContext(WordEmbedder(), tmp_path))
+        make_memory("rag-observation", context(WordEmbedder(), tmp_path))

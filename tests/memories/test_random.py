@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from opbench.benchmarks import load
-from opbench.memories import MemoryContext, MemorySystem, make_memory
+from opbench.memories import MemorySystem, make_memory
 from opbench.memories.rag import turns
-from tests.memories.test_rag import WordEmbedder
+from tests.memories.test_rag import WordEmbedder, context
 
 CORPUS = load("sample")
 USER = CORPUS.users["sample-1/Ottilie"]
@@ -41,7 +41,7 @@ def embedder() -> WordEmbedder:
 
 @pytest.fixture
 def memory(tmp_path: Path, embedder: WordEmbedder) -> MemorySystem:
-    return make_memory("random", MemoryContext(embedder, tmp_path))
+    return make_memory("random", context(embedder, tmp_path))
 
 
 async def test_draws_are_dated_turns_without_repeats_and_nobody_is_asked(

@@ -73,6 +73,32 @@ async def test_sampling_sends_the_repeat_number_as_seed(client_of: Open) -> None
     assert "max_tokens" not in endpoint.ledger.bodies[0]
 
 
+async def test_further_fields_reach_the_wire_and_the_registrys_win(client_of: Open, tmp_path: Path) -> None:
+    further = '{"response_format":{"type":"json_object"},"seed":9,"stop":"END"}'
+    with ScriptedEndpoint() as endpoint:
+        async with client_of(endpoint) as client:
+            await client.complete(chat(temperature=0.7, repeat=3, further=further))
+            own = {"stop": "STOP", "top_k": 1}
+            spec = client.registry.model("scripted").model_copy(update={"extra_body": own})
+            registry = client.registry.model_copy(update={"models": {"scripted": spec}})
+        async with ModelClient(registry) as client:
+            await client.complete(chat(further=further))
+            await client.complete(chat())
+    first, second, bare = endpoint.ledger.bodies
+    assert (first["response_format"], first["seed"], first["stop"]) == ({"type": "json_object"}, 9, "END")
+    assert (second["seed"], second["stop"], second["top_k"]) == (9, "STOP", 1)
+    assert {"response_format", "seed"} & set(bare) == set()
+
+
+async def test_an_embedders_tokens_are_told_a_request(client_of: Open) -> None:
+    with ScriptedEndpoint() as endpoint:
+        async with client_of(endpoint) as client:
+            embedded = await client.embed("scripted", ["one two", "three"])
+            nothing = await client.embed("scripted", [])
+    assert (embedded.tokens, embedded.vectors.shape) == (3, (2, 32))
+    assert (nothing.tokens, nothing.vectors.shape) == (0, (0, 0))
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [

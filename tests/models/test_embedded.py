@@ -18,7 +18,8 @@ import pytest
 
 from opbench.errors import ModelError, UsageError
 from opbench.models import ModelClient, get_embedder, load_registry, probe
-from opbench.models.embedded import Address, EmbeddedServer
+from opbench.models.embedded import Address, EmbeddedServer, gguf
+from opbench.models.embedded_server import lengthened
 from opbench.settings import settings
 from opbench.types import ChatRequest, Message
 
@@ -123,7 +124,7 @@ async def test_answers_greedily_through_the_client_and_comes_back_when_killed() 
         assert again.duration_ms < 20_000, "the start of the server is no part of the answer's time"
 
         with pytest.raises(ModelError, match="longer than the model's context") as error:
-            await client.complete(ask("word " * 9000))
+            await client.complete(ask("word " * 17000))
         assert error.value.kind == "too_long"
 
         seen = await probe(registry.model("smollm2-135m"), client)
@@ -143,6 +144,37 @@ async def test_a_stranger_without_the_key_gets_nothing() -> None:
         assert state.stat().st_mode & 0o077 == 0
     finally:
         server.close()
+
+
+async def test_a_slot_takes_twice_what_the_model_was_trained_for_without_a_copy_that_stays() -> None:
+    import httpx2
+
+    server = EmbeddedServer()
+    address: Address = await asyncio.to_thread(server.ensure)
+    try:
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            props = await http.get(
+                address.base_url.removesuffix("/v1") + "/props", headers={"Authorization": f"Bearer {address.key}"}
+            )
+        assert props.json()["default_generation_settings"]["n_ctx"] == 16384
+        assert not list((settings().cache / "embedded").rglob("*.gguf"))
+    finally:
+        server.close()
+
+
+def test_the_copy_differs_in_the_length_alone(tmp_path: Path) -> None:
+    copy = tmp_path / "model.gguf"
+    lengthened(gguf(), copy, 16384)
+    before, after = gguf().read_bytes(), copy.read_bytes()
+    assert len(before) == len(after)
+    differing = [i for i in range(4096) if before[i] != after[i]]
+    assert before[4096:] == after[4096:]
+    # 8,192 and 16,384 as little-endian integers differ in their second byte.
+    assert [(before[i], after[i]) for i in differing] == [(0x20, 0x40)]
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(ValueError, match=r"no single llama\.context_length"):
+        lengthened(other, copy, 16384)
 
 
 async def test_missing_packages_are_named_with_their_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,13 @@ def test_identity_holds_what_determines_the_answer_and_no_secret(tmp_path: Path)
     }
 
 
+def test_enforcing_schemas_is_no_part_of_the_identity() -> None:
+    spec = load_registry().model("smollm2-135m")
+    assert spec.json_schema
+    assert spec.model_copy(update={"json_schema": False}).identity() == spec.identity()
+    assert not load_registry().model("gpt-4o-mini").json_schema
+
+
 def test_identity_of_the_embedded_model_is_its_weights_and_version() -> None:
     identity = load_registry().model("smollm2-135m").identity()
     assert identity["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"

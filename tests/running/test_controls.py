@@ -95,7 +95,7 @@ def test_a_quote_knows_what_the_controls_ask(home: Path, memories: tuple[str, ..
         assert tokens["random", "none"] == pytest.approx(tokens["rag", "none"])
         emptied = sum(amount for (_, mitigation), amount in tokens.items() if mitigation == "empty")
         assert emptied == pytest.approx(
-            0 if "base" in memories else sum(prompt_tokens(instance) for instance in prepared.instances)
+            0 if "base" in memories else sum(prompt_tokens(prepared.study, instance) for instance in prepared.instances)
         )
 
 

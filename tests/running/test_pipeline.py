@@ -19,6 +19,7 @@ from opbench.judges.base import Evidence
 from opbench.memories.none import NoMemory
 from opbench.running.calls import CallStore
 from opbench.running.pipeline import Pipeline, Tools
+from opbench.running.retrieval import Retrieval
 from opbench.store.database import Store, open_store
 from opbench.store.reading import read_run, run_status
 from opbench.store.writing import FinishedRecord, create_run, save_records
@@ -100,10 +101,14 @@ class Bench:
                 self.study,
                 self.corpus,
                 self.calls,
-                {"base": NoMemory(), "fixed": self.memory},
+                Retrieval(
+                    self.study,
+                    self.corpus,
+                    {"base": NoMemory(), "fixed": self.memory},
+                    dict.fromkeys(self.corpus.conversations, "sha"),
+                ),
                 {name: mitigations.get(name) for name in self.study.mitigations},
                 LengthJudge(),
-                dict.fromkeys(self.corpus.conversations, "sha"),
                 4,
                 "r",
             )

@@ -1,0 +1,135 @@
+"""Copies of a user's store: what a process works on, and the checkpoints that it makes of it.
+
+Nobody ever works on a checkpoint: a process that dies leaves a copy behind, and the checkpoint as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from opbench.errors import StoreError
+from opbench.memories.locking import FileLock
+from opbench.memories.manifest import (
+    CHECKPOINTS,
+    OPEN,
+    Manifest,
+    clean_open,
+    newest_checkpoint,
+    read_manifest,
+    write_manifest,
+)
+
+STORE = "store"
+
+
+class WorkingCopy:
+    """A copy of the newest checkpoint's store, this process's alone: `store` is its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the ingestion's (`Manifest.path`), in which something is begun.
+
+        Raises:
+            StoreError: it can't be copied, or there is nothing to copy.
+        """
+        self._folder = folder
+        try:
+            clean_open(folder)
+            self._place, self._lock = _place(folder / OPEN)
+            self.store = self._place / STORE
+            self.manifest = self._copy()
+        except OSError as error:
+            raise _refused(folder, error) from error
+
+    def _copy(self) -> Manifest:
+        """Copy, and the manifest that belongs to the copy."""
+        while True:
+            manifest = read_manifest(self._folder)
+            if manifest is None:
+                self.remove()
+                raise StoreError(f"{self._folder}: nothing has been ingested there, or it was removed meanwhile.")
+            shutil.rmtree(self._place, ignore_errors=True)
+            try:
+                _copy_tree(self._folder / CHECKPOINTS / str(len(manifest.sessions)) / STORE, self.store)
+            except OSError:
+                # Who ingests meanwhile has made a newer checkpoint and removed this one.
+                newest = newest_checkpoint(self._folder)
+                if newest is not None and newest.name != str(len(manifest.sessions)):
+                    continue
+                self.remove()
+                raise
+            return manifest
+
+    def remove(self) -> None:
+        """Delete the copy."""
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._place.with_suffix(".lock").unlink(missing_ok=True)
+        self._lock.release()
+
+
+def begin(manifest: Manifest) -> Manifest:
+    """Make the checkpoint of an empty store, from which every ingestion starts."""
+    return _keep(None, manifest)
+
+
+def checkpoint(copy: WorkingCopy, manifest: Manifest) -> Manifest:
+    """Keep the copy as it stands now as what `manifest` tells; earlier checkpoints go.
+
+    The checkpoint has its name only when it is whole.
+
+    Raises:
+        StoreError: it can't be written.
+    """
+    return _keep(copy.store, manifest)
+
+
+def _keep(store: Path | None, manifest: Manifest) -> Manifest:
+    checkpoints = manifest.path / CHECKPOINTS
+    whole = checkpoints / str(len(manifest.sessions))
+    part = whole.with_suffix(".part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        if store is None:
+            (part / STORE).mkdir(parents=True)
+        else:
+            _copy_tree(store, part / STORE)
+        manifest = replace(manifest, store_bytes=_size(part / STORE))
+        write_manifest(manifest, part)
+        part.rename(whole)
+        for other in checkpoints.iterdir():
+            if other != whole:
+                shutil.rmtree(other, ignore_errors=True)
+    except OSError as error:
+        raise _refused(manifest.path, error) from error
+    return manifest
+
+
+def _place(open_folder: Path) -> tuple[Path, FileLock]:
+    """A new folder's name for this process, and the lock that says that it is alive."""
+    while True:
+        place = open_folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        lock = FileLock(place.with_suffix(".lock"))
+        if lock.acquire():
+            place.mkdir()
+            return place, lock
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copy a folder; sockets and pipes, which no copy can be of, are left out."""
+
+    def unfit(folder: str, names: list[str]) -> list[str]:
+        paths = [Path(folder) / name for name in names]
+        return [each.name for each in paths if each.is_socket() or each.is_fifo()]
+
+    shutil.copytree(source, target, symlinks=True, ignore=unfit)
+
+
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def _refused(folder: Path, error: OSError) -> StoreError:
+    return StoreError(f"{folder}: can't be written ({error.strerror or error}). Make room there or mend its rights.")

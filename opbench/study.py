@@ -16,7 +16,7 @@ from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES, Benchmark
 
 BASE = "base"
 NO_MITIGATION = "none"
-_LATER_FIELDS = ("exclude", "extractor", "protocol")
+_LATER_FIELDS = ("exclude", "protocol")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,7 +33,8 @@ class Configuration:
 
 
 class Study(BaseModel):
-    """What to run. All fields but `name` determine the results and so belong to the study's hash."""
+    """What to run. All fields but `name` determine the results and so belong to the study's hash, unless they concern
+    nothing of it (`identity`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,7 +66,8 @@ class Study(BaseModel):
     embedder: str = "minilm"
     """Embedder of RAG and of the repetition score."""
     extractor: str | None = None
-    """Registry name of the model that memory systems extract memories with; None: the study's only model."""
+    """Registry name of the model that memory systems extract memories with; None: the study's only model. It belongs to
+    the hash as part of these systems' identities."""
     protocol: Literal["uniform", "memos"] = "uniform"
     """How LoCoMo is asked and scored. `uniform`: one answer prompt and k memories in all, whatever the memory system.
     `memos`: as MemOS's evaluation does (docs/memory-systems.md), k memories of each speaker. OP-Bench knows one way."""
@@ -117,8 +119,12 @@ class Study(BaseModel):
     def identity(self) -> dict[str, Any]:
         """The fields that belong to the hash, as JSON values; the order in which things were named doesn't count."""
         # A later field at its default isn't part of it: studies from before it came keep their ids.
-        later = {name for name in _LATER_FIELDS if getattr(self, name) == Study.model_fields[name].default}
-        fields = self.model_dump(mode="json", exclude={"name", *later})
+        out = {name for name in _LATER_FIELDS if getattr(self, name) == Study.model_fields[name].default}
+        # The extractor is in the identity of each memory system that has one: to the others it makes no difference.
+        out |= {"name", "extractor"}
+        if "locomo" not in self.benchmarks:
+            out.add("protocol")
+        fields = self.model_dump(mode="json", exclude=out)
         return {k: sorted(v) if isinstance(v, list) else v for k, v in fields.items()}
 
 

@@ -79,8 +79,8 @@ def thin_memories(provenance: Mapping[str, Any], k: int) -> list[str]:
         few = [row for row in rows if 0 < row.memories < k]
         if none:
             said.append(
-                f"{label} holds no memory of {_users(none, rows)}: {_why(none)} With nothing to retrieve, its records "
-                "there are those of BASE, and no finding about the memory system."
+                f"{label} holds no memory of {_users(none, rows)}: {_why(none)} A record for which nothing is "
+                "retrieved is that of BASE, and no finding about the memory system."
             )
         if few:
             most = max(row.memories for row in few)

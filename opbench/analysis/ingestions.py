@@ -130,7 +130,7 @@ def by_session(manifests: Sequence[Manifest]) -> pd.DataFrame:
                     "tokens_in": tokens_in,
                     "tokens_out": tokens_out,
                     "embedded_texts": done.usage.embedded_texts,
-                    "seconds": done.seconds,
+                    "seconds": done.taken_s,
                     "spent_usd": done.usage.spent_usd,
                     "tokens": tokens_in + tokens_out,
                     "cost_usd": float("nan") if done.usage.cost_usd is None else done.usage.cost_usd,

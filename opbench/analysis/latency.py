@@ -16,7 +16,7 @@ import pandas as pd
 
 from opbench.analysis.grids import KEY
 from opbench.store.rundata import RunData
-from opbench.study import Configuration, Study
+from opbench.study import BASE, Configuration, Study
 from opbench.types import Benchmark
 
 STAGES = ("retrieval", "post", "response")
@@ -62,7 +62,7 @@ SPENDING_COLUMNS = [
     "n_priced",
 ]
 #: Fields of a study on which the time of an answer hangs, beside its configurations.
-_PACE = ("k", "temperature", "max_tokens", "embedder")
+_PACE = ("k", "temperature", "max_tokens", "embedder", "protocol")
 _SUMS = [f"{stage}_{kind}_tokens" for stage in ("post", "response") for kind in ("prompt", "completion")]
 
 _READ = (
@@ -144,6 +144,20 @@ def spending(data: RunData, benchmark: Benchmark | None = None) -> pd.DataFrame:
     whole = ["n_done", "n_counted", "n_priced"]
     table[whole] = table[whole].fillna(0).astype(int)
     return table[SPENDING_COLUMNS]
+
+
+def retrieval_note(data: RunData) -> str | None:
+    """What a retrieval's time holds, and under which load it was taken, as a sentence or two; None for a run that
+    retrieves nothing."""
+    if set(data.configurations["memory"]) <= {BASE}:
+        return None
+    told = [each.get("concurrency") for each in data.provenance.get("executions") or []]
+    known = [each for each in told if each]
+    load = f" It was taken with up to {max(known)} records at work at a time." if known else ""
+    return (
+        "Memory retrieval is the search alone, of both speakers' memories where LoCoMo needs both; taking histories in "
+        f"and opening a store aren't in it.{load}"
+    )
 
 
 def alike(one: Study, other: Study) -> list[Configuration]:

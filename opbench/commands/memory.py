@@ -15,7 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from opbench.commands import memory_ingest
-from opbench.commands.memory_choice import SHORT_DIGEST, cost_told, kept_by, one_by_one, the_ingestion, told_apart
+from opbench.commands.memory_choice import (
+    SHORT_DIGEST,
+    cost_told,
+    kept_by,
+    named,
+    one_by_one,
+    the_ingestion,
+    told_apart,
+)
 from opbench.commands.options import print_json, print_table, say, words
 from opbench.errors import OpbenchError, UsageError
 from opbench.memories.configured import ServerFactory
@@ -155,7 +163,7 @@ def search_command(
     load_plugins(plugin or [])
     if not query.strip():
         raise UsageError("the query is empty.")
-    chosen = [the_ingestion(system, user, digest, complete=True) for system in words(systems) or ()]
+    chosen = [the_ingestion(system, user, digest, complete=True) for system in named(words(systems) or ())]
     try:
         found = keeping.search_in(chosen, query, k)
     finally:
@@ -232,7 +240,7 @@ def show_command(
                 "tokens in": each.usage.prompt_tokens,
                 "out": each.usage.completion_tokens,
                 "cost": cost_told(manifest.extractor, each.usage.cost_usd),
-                "seconds": round(each.seconds, 1),
+                "seconds": round(each.taken_s, 1),
             }
             for each in manifest.sessions
         ]
@@ -260,7 +268,7 @@ def reset_command(
 ) -> None:
     """Delete ingestions. What their calls cost stays in the call store: made anew the same is free."""
     chosen: list[Manifest] = []
-    for system in one_by_one(systems):
+    for system in named(one_by_one(systems)):
         kept = kept_by(system)
         known = list(dict.fromkeys(manifest.user for manifest in kept))
         for user in words(users) or known:

@@ -37,9 +37,18 @@ def checked(systems: Sequence[str]) -> list[str]:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise UsageError(f"no memory system '{name}'.{hint} There are: {', '.join(known)}.")
-    if not names:
-        raise UsageError(f"name a memory system: {', '.join(known)}.")
-    return names
+    return named(names)
+
+
+def named(systems: Sequence[str]) -> list[str]:
+    """The systems, of which there is one at least.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not systems:
+        raise UsageError(f"name a memory system: {', '.join(ingesting_names())}.")
+    return list(systems)
 
 
 def the_users(corpus: Corpus, names: Sequence[str]) -> list[User]:
@@ -64,14 +73,16 @@ def the_ingestion(system: str, user: str, digest: str | None, *, complete: bool 
     Raises:
         UsageError: there is none, it isn't `complete`, or there are several: lists them.
     """
-    there = [each for each in kept_by(system) if each.user == user and each.digest.startswith(digest or "")]
+    of_user = [each for each in kept_by(system) if each.user == user]
+    there = [each for each in of_user if each.digest.startswith(digest or "")]
+    if of_user and not there:
+        raise UsageError(f"{told_apart(system, user, of_user)} None begins with {digest}.")
     if not there:
         known = sorted({each.user for each in kept_by(system)})
         near = difflib.get_close_matches(user, known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"{system} has taken in nothing of {user}{f' under {digest}' if digest else ''}.{hint} "
-            f"Ingest it: opbench memory ingest {system} --users {user}"
+            f"{system} has taken in nothing of {user}.{hint} Ingest it: opbench memory ingest {system} --users {user}"
         )
     whole = [each for each in there if each.complete] if complete else there
     if not whole:
@@ -92,7 +103,8 @@ def told_apart(system: str, user: str, there: Sequence[Manifest]) -> str:
         f"{each.digest[:SHORT_DIGEST]} ({each.state}, {each.memories} memories, {each.extractor or 'own'} extractor)"
         for each in there
     )
-    return f"{system} has {len(there)} ingestions of {user}: {told}."
+    count = "one ingestion" if len(there) == 1 else f"{len(there)} ingestions"
+    return f"{system} has {count} of {user}: {told}."
 
 
 def kept_by(system: str) -> list[Manifest]:

@@ -13,7 +13,7 @@ from opbench.analysis.compare import Kind
 from opbench.analysis.gap import gap_table
 from opbench.analysis.ingested import memory_notes, thin_memories
 from opbench.analysis.judge_runs import RUN_COLUMNS
-from opbench.analysis.latency import latency, spending
+from opbench.analysis.latency import latency, retrieval_note, spending
 from opbench.analysis.locomo import locomo_notes, locomo_table
 from opbench.analysis.op import op_table
 from opbench.analysis.postprocessing import failures
@@ -293,6 +293,8 @@ def _notes(data: RunData, of: TableKind, rule: Rule, first_only: bool) -> list[s
         notes.append(f"Judge {data.study.judge}: not comparable with the paper.")
     if of in (TableKind.locomo, TableKind.tradeoff):
         notes += locomo_notes(data)
+    if of is TableKind.latency and (note := retrieval_note(data)):
+        notes.append(note)
     if first_only:
         notes.append("First speakers only.")
     if data.recorded:

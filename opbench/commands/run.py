@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from opbench.analysis.ingested import thin_memories
 from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
 from opbench.plugins import load_plugins
 from opbench.running.budget import register
 from opbench.running.engine import Progress
-from opbench.running.ingestion import Standing, thin_memories
+from opbench.running.ingestion import Standing
 from opbench.running.ingestion_quote import IngestionLine
 from opbench.running.prepare import Prepared, prepare
 from opbench.running.quote import Quote, quote
@@ -122,7 +123,7 @@ def run_command(
         _print_status(status)
         _print_failures(store, status)
     _, provenance = run_study(store, prepared.run_id)
-    for sentence in thin_memories(provenance):
+    for sentence in thin_memories(provenance, study.k):
         say(sentence, err=True)
     if status.halted:
         say(status.halted, err=True)
@@ -239,11 +240,11 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
 
 
 def _ingestion(line: IngestionLine) -> str:
+    takes = f"{line.label} takes in {line.sessions:,} sessions of {line.users:,} users"
+    if line.extractor is None:
+        return f"{takes} with its own models: what they take isn't known here, and isn't in the numbers above"
     money = f"${line.cost_usd:,.4f}" if line.cost_usd is not None else f"an unknown cost ({line.reason})"
-    return (
-        f"{line.label} takes in {line.sessions:,} sessions of {line.users:,} users: {line.calls:,} calls, "
-        f"{line.prompt_tokens:,} tokens in, {line.completion_tokens:,} out, {money}"
-    )
+    return f"{takes}: {line.calls:,} calls, {line.prompt_tokens:,} tokens in, {line.completion_tokens:,} out, {money}"
 
 
 def _ranges(estimate: Quote) -> Iterator[str]:

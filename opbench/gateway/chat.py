@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from opbench.types import ChatRequest, Message, Role
 
 _TEMPERATURE, _MAX_TOKENS = 1.0, 2000  # where the request names none; the first as in OpenAI's API
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+#: A JSON escape: a pair of halves, which is a character; one that no text can hold; any other.
+_ESCAPE = re.compile(r"\\(?:u(?i:d[89ab]..\\ud[c-f]..)|(?P<unfit>u(?i:0000|d[89a-f][0-9a-f]{2}))|.)", re.DOTALL)
 #: They change nothing of an answer that comes as one text.
 IGNORED = frozenset(
     {
@@ -189,9 +192,15 @@ def usage_of(row: CallRow) -> dict[str, int] | None:
     }
 
 
+def readable(text: str) -> str:
+    """An answer whose JSON gives no characters that no store can keep: halves of characters and NUL, which models
+    write as escapes. A library that trips over one would do so again whenever it is given the same answer."""
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found["unfit"] else found[0], text)
+
+
 def reply(row: CallRow) -> dict[str, Any]:
     """The answer as a chat completion."""
-    message = {"role": "assistant", "content": row.response, "refusal": None}
+    message = {"role": "assistant", "content": readable(row.response), "refusal": None}
     return _head(row, "chat.completion") | {
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": row.finish_reason or "stop"}],
         "usage": usage_of(row),
@@ -201,7 +210,7 @@ def reply(row: CallRow) -> dict[str, Any]:
 def pieces(row: CallRow, usage_apart: bool) -> Iterator[str]:
     """The answer as server-sent events: all of it in one piece."""
     head = _head(row, "chat.completion.chunk")
-    delta = {"role": "assistant", "content": row.response}
+    delta = {"role": "assistant", "content": readable(row.response)}
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": row.finish_reason or "stop"}
     chunks = [head | {"choices": [choice], "usage": None if usage_apart else usage_of(row)}]
     if usage_apart:

@@ -31,6 +31,8 @@ class Usage:
     """What was paid now, without the reused."""
     model_ms: float = 0.0
     """Time of the chat calls when they were made."""
+    reused_ms: float = 0.0
+    """Of that, the time of the reused ones, for which nobody waited now."""
 
     def add(self, other: Usage) -> None:
         """Add another's counts to these."""

@@ -199,6 +199,7 @@ class Gateway:
             usage.prompt_tokens += row.prompt_tokens or 0
             usage.completion_tokens += row.completion_tokens or 0
             usage.model_ms += row.duration_ms
+            usage.reused_ms += row.duration_ms if reused else 0.0
             _book(held.lease, row.cost_usd, 0.0 if reused else row.cost_usd or 0.0)
             return row
 

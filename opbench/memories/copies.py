@@ -5,13 +5,14 @@ Nobody ever works on a checkpoint: a process that dies leaves a copy behind, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from opbench.errors import StoreError
+from opbench.errors import MemoryFault, StoreError
 from opbench.memories.locking import FileLock
 from opbench.memories.manifest import (
     CHECKPOINTS,
@@ -34,13 +35,18 @@ class WorkingCopy:
 
         Raises:
             StoreError: it can't be copied, or there is nothing to copy.
+            MemoryFault: what is to be copied is damaged.
         """
         self._folder = folder
         try:
             clean_open(folder)
             self._place, self._lock = _place(folder / OPEN)
-            self.store = self._place / STORE
-            self.manifest = self._copy()
+            try:
+                self.store = self._place / STORE
+                self.manifest = self._copy()
+            except BaseException:
+                self.remove()
+                raise
         except OSError as error:
             raise _refused(folder, error) from error
 
@@ -49,7 +55,6 @@ class WorkingCopy:
         while True:
             manifest = read_manifest(self._folder)
             if manifest is None:
-                self.remove()
                 raise StoreError(f"{self._folder}: nothing has been ingested there, or it was removed meanwhile.")
             shutil.rmtree(self._place, ignore_errors=True)
             try:
@@ -57,16 +62,20 @@ class WorkingCopy:
             except OSError:
                 # Who ingests meanwhile has made a newer checkpoint and removed this one.
                 newest = newest_checkpoint(self._folder)
-                if newest is not None and newest.name != str(len(manifest.sessions)):
+                if newest is None or newest.name != str(len(manifest.sessions)):
                     continue
-                self.remove()
+                if not (newest / STORE).is_dir():
+                    raise MemoryFault(
+                        f"{newest / STORE}: is missing. Remove {self._folder} and ingest again."
+                    ) from None
                 raise
             return manifest
 
     def remove(self) -> None:
-        """Delete the copy."""
+        """Delete the copy. What can't be deleted now is when the next one is made: nobody holds its lock then."""
         shutil.rmtree(self._place, ignore_errors=True)
-        self._place.with_suffix(".lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._place.with_suffix(".lock").unlink()
         self._lock.release()
 
 
@@ -113,7 +122,11 @@ def _place(open_folder: Path) -> tuple[Path, FileLock]:
         place = open_folder / f"{os.getpid()}-{secrets.token_hex(4)}"
         lock = FileLock(place.with_suffix(".lock"))
         if lock.acquire():
-            place.mkdir()
+            try:
+                place.mkdir()
+            except OSError:
+                lock.release()
+                raise
             return place, lock
 
 
@@ -132,4 +145,7 @@ def _size(folder: Path) -> int:
 
 
 def _refused(folder: Path, error: OSError) -> StoreError:
+    if isinstance(error, shutil.Error):  # of a whole tree: (source, target, reason) of each file
+        told = str(error.args[0][0][2]).partition(": '")[0]
+        return StoreError(f"{folder}: can't be copied ({told}). Make room there or mend its rights.")
     return StoreError(f"{folder}: can't be written ({error.strerror or error}). Make room there or mend its rights.")

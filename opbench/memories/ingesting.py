@@ -65,7 +65,10 @@ class _Opened:
     copy: WorkingCopy
     lease: Lease
     store: UserStore
-    searching: int = 0
+    content: str
+    """SHA-256 (hex) over the memories in it."""
+    in_use: int = 0
+    """Who searches or reads it, or holds it open."""
     failures: int = 0
     failure: ModelError | StoreError | None = None
     """The last of them."""
@@ -86,6 +89,8 @@ class _Place:
     digest: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     ready: bool = False
+    content: str = ""
+    """Of the store as it was opened last."""
 
 
 class Ingesting:
@@ -203,12 +208,15 @@ class Ingesting:
                     opened.lease.raise_failure()
                     total = len(await opened.store.memories())
                     opened.lease.raise_failure()
+                usage = opened.lease.take()
+                if self.extractor is None:
+                    usage.cost_usd = None  # it asks its own models
                 entry = SessionEntry(
                     session.number,
                     session.day,
                     added,
                     total,
-                    opened.lease.take(),
+                    usage,
                     round(time.monotonic() - began, 3),
                     time.time(),
                 )
@@ -257,6 +265,29 @@ class Ingesting:
                 await self._keep_open(user, place)
             place.ready = True
 
+    @asynccontextmanager
+    async def held(self, user: User, history: Sequence[Session]) -> AsyncIterator[None]:
+        """The user's store `ready`, and open until the block ends: opening is no part of the time of a search in it.
+
+        Raises:
+            MemoryFault: as `ready`.
+        """
+        place = self._place(user, history)
+        await self.ready(user, history)
+        # Between becoming ready and here, others may have made room for theirs.
+        while (opened := self._opened.get(place.folder)) is None:
+            await self.ready(user, history)
+        opened.in_use += 1
+        try:
+            yield
+        finally:
+            opened.in_use -= 1
+
+    def content(self, user: User) -> str:
+        """SHA-256 (hex) over all memories of a user whose store is `ready`: a store that was built anew with others has
+        another, though nothing that determines it has changed; a server's has another whenever it was built anew."""
+        return self._ready_place(user, "searching").content
+
     async def search(self, user: User, query: str, k: int) -> list[Memory]:
         """At most k memories of the user, best first.
 
@@ -264,16 +295,14 @@ class Ingesting:
             MemoryFault: `ready` hasn't been reached, or the library failed.
             ModelError: the embedder failed for good, also when the library hides it.
         """
-        place = self._places.get(user.id)
-        if place is None or not place.ready:
-            raise MemoryFault(f"{self.label}: the memories of {user.id} aren't open for searching: ingest first.")
+        place = self._ready_place(user, "searching")
         opened = self._opened.get(place.folder)
         while opened is None:
             async with place.lock:
                 if place.folder not in self._opened:
                     await self._keep_open(user, place)
             opened = self._opened.get(place.folder)
-        opened.searching += 1
+        opened.in_use += 1
         before = opened.failures
         try:
             with self._blaming(opened.lease, f"a search in the memories of {user.id}"):
@@ -282,7 +311,7 @@ class Ingesting:
             opened.note(error)
             raise
         finally:
-            opened.searching -= 1
+            opened.in_use -= 1
         if opened.lease.failure is not None:
             opened.note(opened.lease.failure)
             opened.lease.failure = None
@@ -293,13 +322,15 @@ class Ingesting:
 
     async def memories(self, user: User) -> list[Memory]:
         """All memories of a user whose store is `ready`, in the order of their sessions."""
-        place = self._places.get(user.id)
-        if place is None or not place.ready:
-            raise MemoryFault(f"{self.label}: the memories of {user.id} aren't open for reading: ingest first.")
+        place = self._ready_place(user, "reading")
         async with place.lock:
             opened = self._opened.get(place.folder) or await self._keep_open(user, place)
+            opened.in_use += 1
+        try:
             with self._blaming(opened.lease, f"reading the memories of {user.id}"):
                 return await opened.store.memories()
+        finally:
+            opened.in_use -= 1
 
     async def aclose(self) -> None:
         while self._opened:
@@ -309,12 +340,20 @@ class Ingesting:
 
     # --- stores ----------------------------------------------------------------------------------------------------
 
+    def _ready_place(self, user: User, what_for: str) -> _Place:
+        place = self._places.get(user.id)
+        if place is None or not place.ready:
+            raise MemoryFault(f"{self.label}: the memories of {user.id} aren't open for {what_for}: ingest first.")
+        return place
+
     async def _keep_open(self, user: User, place: _Place) -> _Opened:
-        idle = [key for key, opened in self._opened.items() if not opened.searching]
-        for key in idle[: max(0, len(self._opened) + 1 - _MOST_OPEN)]:
-            await self._close(self._opened.pop(key))
+        idle = [key for key, opened in self._opened.items() if not opened.in_use]
+        # Taken out all at once: while one closes, somebody may begin to use the next, or close it too.
+        for closing in [self._opened.pop(key) for key in idle[: max(0, len(self._opened) + 1 - _MOST_OPEN)]]:
+            await self._close(closing)
         opened = await self._make(user, place, "search")
         self._opened[place.folder] = opened
+        place.content = opened.content
         return opened
 
     @asynccontextmanager
@@ -335,18 +374,24 @@ class Ingesting:
             lease.phase = "search" if phase == "search" else "ingest"
             with self._blaming(lease, f"opening the store of {user.id}"):
                 store = await self.library.open(copy.store, user, lease)
-                held = len(await store.memories())
+                held = await store.memories()
                 lease.raise_failure()
-            if held != copy.manifest.memories:
+            if len(held) != copy.manifest.memories:
                 raise MemoryFault(
-                    f"{self.label} holds {held} memories of {user.id}, and {copy.manifest.memories} were taken in: the "
-                    f"store in {place.folder} is damaged. Rebuild it: opbench memory reset {self.name} --users "
-                    f"{user.id}, then ingest again."
+                    f"{self.label} holds {len(held)} memories of {user.id}, and {copy.manifest.memories} were taken "
+                    f"in: the store in {place.folder} is damaged. Rebuild it: opbench memory reset {self.name} "
+                    f"--users {user.id}, then ingest again."
                 )
         except BaseException:
             await self._tidy(copy, lease, store)
             raise
-        return _Opened(copy, lease, store)
+        return _Opened(copy, lease, store, self._content(copy.manifest, held))
+
+    def _content(self, manifest: Manifest, held: Sequence[Memory]) -> str:
+        # A server may tell no texts, and what it answers with lies there.
+        built = manifest.started_at if self.extractor is None else None
+        texts = sorted([memory.text, memory.date or ""] for memory in held)
+        return hashlib.sha256(json.dumps([built, texts], ensure_ascii=False).encode(errors="surrogatepass")).hexdigest()
 
     async def _lease(self, user: User) -> Lease:
         label = f"{self.name} {user.id}"
@@ -384,7 +429,7 @@ class Ingesting:
             lease.raise_failure()
             if isinstance(error, OpbenchError):
                 raise
-            said = " ".join(f"{type(error).__name__}: {error}".split())
+            said = " ".join(storable(f"{type(error).__name__}: {error}").split())
             raise MemoryFault(scrub(f"{self.label} failed at {doing}: {said}"[:_LONGEST_LINE], lease.key)) from error
 
     def _place(self, user: User, history: Sequence[Session]) -> _Place:

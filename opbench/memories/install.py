@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opbench.errors import UsageError
+from opbench.errors import StoreError, UsageError
 from opbench.settings import ROOT, settings
 
 NAMES = ("memos",)
@@ -69,11 +69,21 @@ def install(name: str, on_progress: Callable[[str], None]) -> None:
 
     Raises:
         UsageError: there is no such environment, or pip failed; says what pip said last.
+        StoreError: its folder can't be written.
     """
     if name not in NAMES:
         raise UsageError(f"nothing to install for '{name}'. There is: {', '.join(NAMES)}.")
     target = folder(name)
-    with _alone(target):
+    try:
+        _install(name, target, on_progress)
+    except OSError as error:
+        raise StoreError(
+            f"{target}: can't be written ({error.strerror or error}). Make room there (800 MB) or mend its rights."
+        ) from error
+
+
+def _install(name: str, target: Path, on_progress: Callable[[str], None]) -> None:
+    with _alone(target) as lock:
         if _ready(name):
             on_progress(f"{name} is installed in {target}")
             return
@@ -81,12 +91,12 @@ def install(name: str, on_progress: Callable[[str], None]) -> None:
             on_progress(f"removing what is in {target}: incomplete, or of other versions")
             shutil.rmtree(target)
         on_progress(f"making {target}")
-        _run([sys.executable, "-m", "venv", str(target)], name, lambda line: None)
+        _run([sys.executable, "-m", "venv", str(target)], name, lambda line: None, lock)
         pinned = requirements(name)
         on_progress(f"installing {len(versions(name))} packages from {pinned.name}")
         # The file names every package, so nothing has to be resolved.
         command = [str(target / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
-        _run([*command, "--progress-bar", "off", "--requirement", str(pinned)], name, on_progress)
+        _run([*command, "--progress-bar", "off", "--requirement", str(pinned)], name, on_progress, lock)
         (target / _MARK).write_text(_digest(name))
         on_progress(f"{name} is installed in {target}")
 
@@ -101,17 +111,20 @@ def _digest(name: str) -> str:
 
 
 @contextmanager
-def _alone(target: Path) -> Iterator[None]:
+def _alone(target: Path) -> Iterator[int]:
+    """The descriptor of a lock: nobody else makes this environment while one of its holders lives."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
-def _run(command: list[str], name: str, on_progress: Callable[[str], None]) -> None:
-    """Run a command, with the lines that tell its progress passed on."""
+def _run(command: list[str], name: str, on_progress: Callable[[str], None], lock: int) -> None:
+    """Run a command, with the lines that tell its progress passed on. It holds the lock too, should we be killed."""
     last = "it said nothing"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[lock]
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(("Collecting ", "Installing collected", "Successfully installed")):

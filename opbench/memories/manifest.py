@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from opbench.errors import StoreError, UsageError
+from pydantic import TypeAdapter, ValidationError
+
+from opbench.errors import MemoryFault, StoreError, UsageError
 from opbench.gateway.lease import Usage
 from opbench.memories.library import Added
 from opbench.memories.locking import FileLock, is_locked
@@ -43,6 +44,11 @@ class SessionEntry:
     """Wall time."""
     finished_at: float
     """Seconds since the epoch."""
+
+    @property
+    def taken_s(self) -> float:
+        """Seconds with what reused calls took when they were made, as in all that is told of a time (design rule 1)."""
+        return self.seconds + self.usage.reused_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ class Manifest:
 
     @property
     def seconds(self) -> float:
-        return sum(entry.seconds for entry in self.sessions)
+        """What all sessions took one after the other; a reused call as long as when it was made."""
+        return sum(entry.taken_s for entry in self.sessions)
 
     @property
     def changed_at(self) -> float:
@@ -133,6 +140,10 @@ class Manifest:
         return replace(self, sessions=(*self.sessions, entry))
 
 
+_MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)
+_FAILURE: TypeAdapter[Failure] = TypeAdapter(Failure)
+_FAILURE_PART = "failure.part"
+
 #: What a file doesn't hold: it is found out at every reading.
 _FOUND = ("state", "failure", "path")
 
@@ -146,21 +157,31 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of an ingestion's folder; None when nothing was begun there.
 
     Raises:
-        StoreError: it was changed or damaged by hand.
+        MemoryFault: it was changed or damaged.
+        StoreError: its rights don't let us read it.
     """
     newest = newest_checkpoint(folder)
     if newest is None:
         return None
     file = newest / MANIFEST
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-        sessions = tuple(_entry(each) for each in raw.pop("sessions"))
-        manifest = Manifest(**raw, sessions=sessions, path=folder, failure=_failure(folder))
+        manifest = _MANIFEST.validate_json(file.read_bytes())
     except FileNotFoundError:
         # A newer checkpoint took its place this moment, or it was removed.
         return read_manifest(folder) if newest_checkpoint(folder) != newest else None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{file}: can't be read ({error}). Remove {folder} and ingest again.") from error
+    except OSError as error:
+        raise StoreError(f"{file}: can't be read ({error.strerror or error}). Mend its rights.") from error
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        told = f"{where}: {wrong['msg']}" if where else wrong["msg"]
+        raise MemoryFault(f"{file}: can't be read ({told}). Remove {folder} and ingest again.") from error
+    if newest.name != str(len(manifest.sessions)):
+        raise MemoryFault(
+            f"{file}: tells of {len(manifest.sessions)} sessions, and {newest.name} are in its folder. Remove {folder} "
+            "and ingest again."
+        )
+    manifest = replace(manifest, path=folder, failure=_failure(folder))
     return replace(manifest, state=_state(manifest))
 
 
@@ -176,7 +197,7 @@ def read_manifests(root: Path) -> list[Manifest]:
     for folder in root.glob("*/*/*/*"):
         try:
             manifest = read_manifest(folder)
-        except StoreError as error:
+        except (MemoryFault, StoreError) as error:
             log.warning("%s", error)
             continue
         if manifest is not None:
@@ -189,16 +210,21 @@ def remove(manifest: Manifest) -> None:
 
     Raises:
         UsageError: it is being worked on.
+        StoreError: its rights don't let us delete it.
     """
     folder = manifest.path
     lock = FileLock(folder / LOCK)
     if not lock.acquire():
         raise UsageError(f"{manifest.label} is taking in {manifest.user} at the moment: stop that first.")
     try:
-        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-        (folder / FAILURE).unlink(missing_ok=True)
+        if (folder / CHECKPOINTS).exists():
+            shutil.rmtree(folder / CHECKPOINTS)
+        for name in (FAILURE, _FAILURE_PART):
+            (folder / name).unlink(missing_ok=True)
         clean_open(folder)
         (folder / LOCK).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: can't be deleted ({error.strerror or error}). Mend its rights.") from error
     finally:
         lock.release()
     for each in (folder / OPEN, folder, *folder.parents[:3]):
@@ -210,30 +236,24 @@ def remove(manifest: Manifest) -> None:
 
 def clean_open(folder: Path) -> None:
     """Remove the working copies of processes that are gone."""
-    for copy in (folder / OPEN).glob("*"):
-        if copy.suffix == ".lock" or is_locked(copy.with_suffix(".lock")):
-            continue
-        shutil.rmtree(copy, ignore_errors=True)
-        copy.with_suffix(".lock").unlink(missing_ok=True)
+    for each in (folder / OPEN).glob("*"):
+        lock = each.with_suffix(".lock")  # one may be there without its copy, and the other way round
+        if not is_locked(lock):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def write_failure(folder: Path, failure: Failure | None) -> None:
-    """Remember why an ingestion stopped; None forgets it."""
-    file = folder / FAILURE
-    if failure is None:
-        file.unlink(missing_ok=True)
-        return
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(asdict(failure), ensure_ascii=False), encoding="utf-8")
-    part.replace(file)
-
-
-def sum_usage(manifests: Sequence[Manifest]) -> Usage:
-    """What several ingestions took."""
-    total = Usage()
-    for manifest in manifests:
-        total.add(manifest.usage)
-    return total
+    """Remember why an ingestion stopped; None forgets it. What can't be written is told by the error alone."""
+    file, part = folder / FAILURE, folder / _FAILURE_PART
+    try:
+        if failure is None:
+            file.unlink(missing_ok=True)
+            return
+        part.write_text(json.dumps(asdict(failure)), encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        log.warning("%s: can't be written (%s)", file, error.strerror or error)
 
 
 def _state(manifest: Manifest) -> State:
@@ -244,14 +264,8 @@ def _state(manifest: Manifest) -> State:
     return "failed" if manifest.failure else "partial"
 
 
-def _entry(raw: dict[str, Any]) -> SessionEntry:
-    known = {each.name for each in fields(Usage)}
-    usage = Usage(**{name: value for name, value in raw["usage"].items() if name in known})
-    return SessionEntry(**raw | {"added": Added(**raw["added"]), "usage": usage})
-
-
 def _failure(folder: Path) -> Failure | None:
     try:
-        return Failure(**json.loads((folder / FAILURE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return _FAILURE.validate_json((folder / FAILURE).read_bytes())
+    except (OSError, ValidationError):
         return None

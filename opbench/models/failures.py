@@ -169,15 +169,20 @@ def _number(text: str | None) -> float | None:
     return float(text) if text is not None and re.fullmatch(r" *\d{1,9}(\.\d+)? *", text) else None
 
 
-_KEY_LIKE = re.compile(r"\S*\*{3,}\S*|\b(sk|gsk|rk|pk|hf|xai)[-_][\w-]{8,}|\bAIza[\w-]{10,}|\bBearer\s+\S+")
+#: Where a word ends: the marks behind it aren't the key's, and without them the sentence around it runs on.
+_END = r"(?=[).,;:]*(?:\s|$))"
+_KEY_LIKE = re.compile(
+    rf"[^\s(]*\*{{3,}}\S*?{_END}|\b(sk|gsk|rk|pk|hf|xai)[-_][\w-]{{8,}}|\bAIza[\w-]{{10,}}|\bBearer\s+\S+?{_END}"
+)
 
 
 def scrub(text: str, key: str | None) -> str:
     """`text` without the key, whole, in part or masked: endpoints like to quote what they refuse."""
     text = re.sub(r"://[^/\s@]+@", "://", text)
     if key and len(key) >= 8:
+        text = text.replace(key, "[key]")
         pieces = {key[i : i + 6] for i in range(len(key) - 5)}
-        words = re.split(r"(\s+)", text)
+        words = re.split(rf"(\s+|(?<!\S)\(+|[).,;:]+{_END})", text)
         text = "".join("[key]" if any(piece in word for piece in pieces) else word for word in words)
     elif key:
         text = text.replace(key, "[key]")

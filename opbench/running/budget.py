@@ -22,13 +22,18 @@ def dollars(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
 
 
+def spent_on(store: Store, run_id: str) -> dict[str, float]:
+    """US dollars that the run's executions spent so far, by what they went to: `calls` on which its records rest
+    (judging among them), `embeddings`, and `ingestion`, the calls with which memory systems took histories in."""
+    _, provenance = run_study(store, run_id)
+    executions = provenance.get("executions", [])
+    apart = {name: sum(each.get(f"{name}_usd") or 0.0 for each in executions) for name in ("embeddings", "ingestion")}
+    return {"calls": spent(store, run_id), **apart}
+
+
 def spent_before(store: Store, run_id: str) -> float:
     """US dollars that the run's earlier executions spent: on its calls, on embeddings and on ingestion."""
-    _, provenance = run_study(store, run_id)
-    apart = ("embeddings_usd", "ingestion_usd")
-    return spent(store, run_id) + sum(
-        each.get(name) or 0.0 for each in provenance.get("executions", []) for name in apart
-    )
+    return sum(spent_on(store, run_id).values())
 
 
 def check_prices(asked: Sequence[tuple[str, Spec]]) -> None:

@@ -164,19 +164,3 @@ def summary(ingestion: Ingestion) -> list[dict[str, Any]]:
             }
         rows.append(row)
     return rows
-
-
-def thin_memories(provenance: Mapping[str, Any]) -> list[str]:
-    """Sentences on users of a run of whom a memory system holds nothing: their records are like BASE's, and no result
-    of the memory system."""
-    found = []
-    for row in provenance.get("ingestion", []):
-        if row["state"] != "complete" or row["memories"] or not row["planned"]:
-            continue
-        why = (
-            f"{row['empty']} of {row['extractions']} extractions gave nothing."
-            if row.get("extractions")
-            else "its sessions gave nothing to extract."
-        )
-        found.append(f"{row['label']} holds no memory of {row['user']}: {why}")
-    return found

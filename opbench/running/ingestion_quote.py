@@ -37,7 +37,8 @@ class IngestionLine:
     completion_tokens: int
     embedded_tokens: int
     cost_usd: float | None
-    """By list price; None when a price is unknown."""
+    """By list price; None when a price is unknown. 0 for a system that asks its own models (`extractor` None): what
+    those cost isn't known here."""
     reason: str
     """Why the cost is unknown; else empty."""
     seconds: float
@@ -52,7 +53,8 @@ class IngestionLine:
 def ingestion_quote(store: Store, prepared: Prepared | PreparedMemories, pairs: Sequence[Pair]) -> list[IngestionLine]:
     """One line a pair, also where nothing is left to do. Asks nobody and writes nothing.
 
-    It rests on the averages of earlier sessions of the same system and extractor where there are some.
+    It rests on the averages of earlier sessions of the same system and extractor where there are some; embedded tokens
+    on those with the same embedder, for the embedded one counts none.
     """
     pace = Pace(store, kind="library")
     manifests = read_manifests(settings().kept)
@@ -96,20 +98,17 @@ def _line(
     history = prepared.corpus.conversations[user.conversation].sessions
     manifest = memory.manifest(user, history)
     left = [session for session in history[len(manifest.sessions) if manifest else 0 :] if session.turns]
-    known = [
-        entry
-        for each in manifests
-        if each.system == memory.name and each.extractor == memory.extractor
-        for entry in each.sessions
-        if entry.added.extractions or entry.usage.calls
-    ]
+    alike = [each for each in manifests if each.system == memory.name and each.extractor == memory.extractor]
+    known = _sessions(alike)
+    embedded = _sessions([each for each in alike if _embedder(each.identity) == _embedder(memory.identity())])
+    estimates = [memory.library.estimate(session, user) for session in left]
+    amounts = {key: float(sum(getattr(each, key) for each in estimates)) for key in Estimate.__slots__}
+    amounts["seconds"] = amounts["calls"] * (pace.seconds(memory.extractor) if memory.extractor else 0.0)
     if known:
-        amounts = {key: value * len(left) for key, value in _averages(known).items()}
-    else:
-        estimates = [memory.library.estimate(session, user) for session in left]
-        amounts = {key: float(sum(getattr(each, key) for each in estimates)) for key in Estimate.__slots__}
-        a_call = pace.seconds(memory.extractor) if memory.extractor else 0.0
-        amounts["seconds"] = amounts["calls"] * a_call
+        measured = {key: value * len(left) for key, value in _averages(known).items()}
+        amounts |= measured | {"embedded_tokens": amounts["embedded_tokens"]}
+    if embedded:
+        amounts["embedded_tokens"] = fmean(entry.usage.embedded_tokens for entry in embedded) * len(left)
     whole = {key: round(amounts[key]) for key in Estimate.__slots__}
     cost_usd, reason = _cost(prepared, memory, whole)
     return IngestionLine(
@@ -127,15 +126,22 @@ def _line(
     )
 
 
+def _sessions(manifests: Iterable[Manifest]) -> list[SessionEntry]:
+    """Their sessions in which something was asked."""
+    return [entry for each in manifests for entry in each.sessions if entry.added.extractions or entry.usage.calls]
+
+
+def _embedder(identity: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in identity.items() if key.startswith("embedder_")}
+
+
 def _averages(entries: Sequence[SessionEntry]) -> Mapping[str, float]:
-    """What a session took on the average. Times are those of calls that were made: reused ones take none."""
-    fresh = [entry.seconds for entry in entries if entry.usage.reused < max(1, entry.usage.calls)]
+    """What a session took on the average."""
     return {
         "calls": fmean(entry.usage.calls for entry in entries),
         "prompt_tokens": fmean(entry.usage.prompt_tokens for entry in entries),
         "completion_tokens": fmean(entry.usage.completion_tokens for entry in entries),
-        "embedded_tokens": fmean(entry.usage.embedded_tokens for entry in entries),
-        "seconds": fmean(fresh) if fresh else fmean(entry.usage.model_ms / 1000 for entry in entries),
+        "seconds": fmean(entry.taken_s for entry in entries),
     }
 
 

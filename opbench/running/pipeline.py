@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -146,17 +147,21 @@ class Pipeline:
         """
         probe = f"{self.tools.run_id}/{configuration.label}/{instance.id}"
         salt = probe if self.tools.study.latency_probe else ""
-        if configuration.memory != BASE:
-            trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
-        trace.context = trace.retrieved
         method = self.tools.mitigations[configuration.mitigation]
         note = preface = ""
-        if configuration.mitigation != NO_MITIGATION and not method.revises:
-            processed = await self._post_process(method, configuration, instance, trace, salt)
-            if processed.answer is not None and processed.state != "failed":
-                _answer(method, processed.answer, trace)
-                return
-            note, preface = processed.response_note, processed.response_preface
+        async with AsyncExitStack() as stack:
+            if configuration.memory != BASE:
+                # Ingestion is no part of the retrieval latency, nor is opening: they happen once a user, whatever is
+                # asked.
+                await stack.enter_async_context(self.tools.retrieval.ready(configuration.memory, instance))
+                trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
+            trace.context = trace.retrieved
+            if configuration.mitigation != NO_MITIGATION and not method.revises:
+                processed = await self._post_process(method, configuration, instance, trace, salt)
+                if processed.answer is not None and processed.state != "failed":
+                    _answer(method, processed.answer, trace)
+                    return
+                note, preface = processed.response_note, processed.response_preface
 
         stage = _Stage()
         study = self.tools.study
@@ -195,8 +200,6 @@ class Pipeline:
 
     async def _retrieve(self, name: str, instance: Instance, trace: Trace, salt: str) -> list[Memory]:
         retrieval, k = self.tools.retrieval, self.tools.study.k
-        # Ingestion is no part of the retrieval latency: it happens once a user, whatever is asked.
-        await retrieval.ready(name, instance)
         identity = retrieval.identity(name, instance, instance.question, k)
         stage = _Stage()
 

@@ -6,7 +6,8 @@ same k; the paper's and MemOS's evaluations do so. By protocol `memos` both list
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
@@ -48,25 +49,29 @@ class Retrieval:
         # Worked out once: an identity asks files and packages, and every retrieval's key holds one.
         self._identities = {name: memory.identity() for name, memory in memories.items()}
 
-    async def ready(self, name: str, instance: Instance) -> None:
-        """See that a memory system can be searched for an instance. A library must have ingested before; others do now.
+    @asynccontextmanager
+    async def ready(self, name: str, instance: Instance) -> AsyncIterator[None]:
+        """A memory system that can be searched for an instance, until the block ends: the stores stay open, so that no
+        search's time has the opening of one in it. A library must have ingested before; others do now.
 
         Raises:
             ModelError, MemoryFault: why it can't.
         """
         memory = self._memories[name]
         history = self._corpus.conversations[instance.user.conversation].sessions
-        if not isinstance(memory, Ingesting):
-            await memory.ingest(instance.user, history)
-            return
-        for user in searched_users(instance):
-            failure = self._failures.get((name, user.id))
-            if failure is not None:
-                raise failure
-            await memory.ready(user, history)
+        async with AsyncExitStack() as stack:
+            if not isinstance(memory, Ingesting):
+                await memory.ingest(instance.user, history)
+            else:
+                for user in searched_users(instance):
+                    failure = self._failures.get((name, user.id))
+                    if failure is not None:
+                        raise failure
+                    await stack.enter_async_context(memory.held(user, history))
+            yield
 
     def identity(self, name: str, instance: Instance, query: str, k: int) -> dict[str, Any]:
-        """All that determines what `search` finds: the key of its row in the call store."""
+        """All that determines what `search` finds: the key of its row in the call store. `ready` before."""
         memory = self._memories[name]
         user = instance.user
         found: dict[str, Any] = {
@@ -80,6 +85,7 @@ class Retrieval:
             history = self._corpus.conversations[user.conversation].sessions
             users = searched_users(instance)
             found["stores"] = [memory.digest(each, history) for each in users]
+            found["contents"] = [memory.content(each) for each in users]
             if len(users) > 1:
                 found |= {"users": [each.id for each in users], "protocol": self._study.protocol}
         return found

@@ -9,7 +9,7 @@ import pandas as pd
 from opbench.analysis.aggregate import RULE_TEXTS, Rule
 from opbench.analysis.gap import gap_table
 from opbench.analysis.ingested import memory_notes, thin_memories
-from opbench.analysis.latency import STAGE_LABELS, latency
+from opbench.analysis.latency import STAGE_LABELS, latency, retrieval_note
 from opbench.analysis.locomo import locomo_notes, locomo_table
 from opbench.analysis.op import SUBSCORE_COLUMNS, op_table
 from opbench.analysis.tradeoff import UNITS, tradeoff
@@ -45,7 +45,7 @@ def report_sheet(data: RunData, rule: Rule, first_only: bool = False, answers: p
     _add_gap(sheet, gap_table(data, rule, first_only), mark)
     _add_subtypes(sheet, op_table(data, rule, first_only), mark)
     _add_locomo(sheet, locomo_table(data, None, first_only), locomo_notes(data))
-    _add_latency(sheet, latency(data), theme.provenance(recorded=data.recorded))
+    _add_latency(sheet, latency(data), theme.provenance(recorded=data.recorded), retrieval_note(data))
     if answers is not None:
         _add_answers(sheet, answers)
     return sheet
@@ -193,7 +193,7 @@ def _add_locomo(sheet: Sheet, frame: pd.DataFrame, notes: Sequence[str]) -> None
     sheet.blocks.append(Data("locomo", shown, _columns(frame, columns), frame))
 
 
-def _add_latency(sheet: Sheet, frame: pd.DataFrame, mark: str) -> None:
+def _add_latency(sheet: Sheet, frame: pd.DataFrame, mark: str, note: str | None) -> None:
     sheet.blocks.append(Text("How much longer does the user wait?", heading=True))
     if not frame["n"].any():
         _missing(sheet, ["no record with a time"])
@@ -212,6 +212,8 @@ def _add_latency(sheet: Sheet, frame: pd.DataFrame, mark: str) -> None:
     }
     shown = _named(frame).assign(stage=frame["stage"].replace(STAGE_LABELS))
     sheet.blocks.append(Data("latency", shown, _columns(frame, columns), frame))
+    if note:
+        sheet.blocks.append(Text(note))
 
 
 def _add_answers(sheet: Sheet, frame: pd.DataFrame) -> None:

@@ -48,6 +48,7 @@ class _Execution(BaseModel):
     budget_usd: float | None = Field(None, ge=0)
     pilot_records: int | None = Field(None, ge=1)
     embeddings_usd: float | None = Field(None, ge=0)
+    ingestion_usd: float | None = Field(None, ge=0)
 
 
 class _Provenance(BaseModel):

@@ -95,6 +95,7 @@ class _AtFirstUse(Generic[T]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.place = f"_{name}"
+        self.reader = f"_read_{name}"
 
     @overload
     def __get__(self, run: None, owner: type) -> Self: ...
@@ -114,6 +115,7 @@ class _AtFirstUse(Generic[T]):
 
     def __set__(self, run: RunData, value: T | Callable[[], T]) -> None:
         run.__dict__[self.place] = value
+        run.__dict__[self.reader] = value if callable(value) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +173,13 @@ class RunData:
 
         def make() -> pd.DataFrame:
             given: pd.DataFrame | ReadRecords = self.__dict__["_records"]
-            return given[[*KEY, "instance", *columns]] if isinstance(given, pd.DataFrame) else given(columns)
+            if not isinstance(given, pd.DataFrame):
+                return given(columns)
+            read: ReadRecords | None = self.__dict__["_read_records"]
+            # Some columns are read for who names them only, and aren't in the frame of all records.
+            if read is not None and not {*columns} <= {*given.columns}:
+                return read(columns)
+            return given[[*KEY, "instance", *columns]]
 
         return self.keep(("records", columns), make)
 

@@ -51,7 +51,7 @@ def table(manifests: Sequence[Manifest]) -> None:
     shown = whole.assign(
         progress=[f"{done} of {planned}" for done, planned in zip(whole["sessions"], whole["planned"], strict=True)],
         barren=[f"{empty} of {read}" for empty, read in zip(whole["empty"], whole["extractions"], strict=True)],
-        store=whole["store_bytes"] / 1e6,
+        store=whole["store_bytes"] / 1e3,
         minutes=whole["seconds"] / 60,
         failure=[one_line(each, 300) for each in whole["failure"]],
         at=pd.to_datetime(whole["finished_at"], unit="s", utc=True),
@@ -72,8 +72,13 @@ def table(manifests: Sequence[Manifest]) -> None:
         "tokens_out": number("tokens out", format="localized", width=85),
         "cost_usd": number("cost", format="$%.4f", width=75, help="By list price, reused calls included"),
         "spent_usd": number("paid", format="$%.4f", width=75, help="Without the reused calls"),
-        "minutes": number("time", format="%.1f min", width=80, help="All sessions one after the other"),
-        "store": number("store", format="%.1f MB", width=75, help="Size of the store on disk"),
+        "minutes": number(
+            "time",
+            format="%.1f min",
+            width=80,
+            help="All sessions one after the other; a reused call as long as when made",
+        ),
+        "store": number("store", format="%.0f kB", width=75, help="Size of the store on disk"),
         "extractor": text("extractor", width=110),
         "embedder": text("embedder", width=90),
         "at": st.column_config.DatetimeColumn("last session (UTC)", format="YYYY-MM-DD HH:mm", width=130),
@@ -167,9 +172,9 @@ def facts(manifest: Manifest) -> list[str]:
         f"{manifest.memories:,} memories",
         f"{manifest.empty:,} of {manifest.extractions:,} extractions empty",
         f"{manifest.usage.calls:,} calls, {manifest.usage.reused:,} reused",
-        wording.dollars(manifest.usage.cost_usd),
+        "cost unknown" if manifest.usage.cost_usd is None else wording.dollars(manifest.usage.cost_usd),
         wording.duration(manifest.seconds),
-        f"{manifest.store_bytes / 1e6:.1f} MB",
+        f"{manifest.store_bytes / 1e3:,.0f} kB",
         f"{datetime.fromtimestamp(manifest.changed_at, UTC):%Y-%m-%d %H:%M} UTC",
     ]
     return facts

@@ -70,10 +70,14 @@ def show(study: Study, estimate: Quote, concurrency: int) -> None:
 def _ingestion(estimate: Quote) -> None:
     """What memory systems take in before the first record; it is in the numbers above."""
     for line in estimate.ingestion:
+        takes = f"{line.label} first takes in {line.sessions:,} sessions of {theme.users(line.users)}"
+        if line.extractor is None:
+            said = f"{takes} with its own models: what they take isn't known here, and isn't in the numbers above."
+            st.caption(f":material/memory: {parts.plain(said)}")
+            continue
         cost = f"cost unknown ({line.reason})" if line.cost_usd is None else wording.dollars(line.cost_usd)
         said = (
-            f"{line.label} first takes in {line.sessions:,} sessions of {theme.users(line.users)}: "
-            f"{line.calls:,} calls of {line.extractor or 'no model'}, {line.prompt_tokens:,} tokens in, "
+            f"{takes}: {line.calls:,} calls of {line.extractor}, {line.prompt_tokens:,} tokens in, "
             f"{line.completion_tokens:,} out, {cost}, about {wording.duration(line.seconds)} one after the other."
         )
         st.caption(f":material/memory: {parts.plain(said)}")

@@ -14,10 +14,10 @@ from opbench.figures.answers import Answer
 from opbench.figures.distributions import spread_boxes, spread_curves
 from opbench.figures.latency import latency_bars
 from opbench.figures.spending import cost_bars, dollars, token_bars
+from opbench.running.budget import spent_on
 from opbench.store import reading
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
-from opbench.store.spending import spent
 from opbench.study import Study
 from opbench.types import Benchmark
 from pages.shared import answering, link, parts, results, view
@@ -40,8 +40,8 @@ def spending(run_id: str, seen: results.Stamp, benchmark: Benchmark | None) -> p
 
 
 @st.cache_data(max_entries=32, show_spinner="Working out the cost…")
-def paid(run_id: str, seen: results.Stamp) -> float:
-    return spent(results.opened().store, run_id)
+def paid(run_id: str, seen: results.Stamp) -> dict[str, float]:
+    return spent_on(results.opened().store, run_id)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
@@ -150,13 +150,13 @@ def show_tokens(frame: pd.DataFrame, mark: str) -> None:
     parts.remark("Tokens as the endpoint counts them. A query that needed no post-processing call spent none there.")
 
 
-def show_cost(frame: pd.DataFrame, mark: str, paid: float) -> None:
+def show_cost(frame: pd.DataFrame, mark: str, paid: dict[str, float]) -> None:
     parts.heading("Cost")
     unknown = frame[frame["n_priced"] < frame["n_done"]]
     if frame["cost_usd"].max() > 0:
         figure = cost_bars(frame, mark)
         parts.chart(figure, "cost", "Dollars for 1,000 queries by configuration; the table holds the same numbers")
-    elif unknown.empty:
+    elif unknown.empty and not any(paid.values()):
         parts.remark("Nothing was spent: the models of this run have a price of $0 in the registry.")
     if len(unknown):
         names = ", ".join(dict.fromkeys(unknown["model"].astype(str)))
@@ -177,8 +177,13 @@ def show_cost(frame: pd.DataFrame, mark: str, paid: float) -> None:
         "By list price, judging left out. A call that several records share counts in each of them, so the rows add "
         "up to more than was paid."
     )
-    if paid > 0:
-        parts.remark(f"Paid for this run's own calls, each counted once and judging among them: {dollars(paid)}.")
+    if paid["calls"] > 0:
+        parts.remark(
+            f"Paid for this run's own calls, each counted once and judging among them: {dollars(paid['calls'])}."
+        )
+    for what, name in (("for taking histories in (ingestion)", "ingestion"), ("for embeddings", "embeddings")):
+        if paid[name] > 0:
+            parts.remark(f"Paid besides {what}, which is in no row above: {dollars(paid[name])}.")
 
 
 def pick_probe(status: RunStatus, study: Study) -> str | None:
@@ -280,6 +285,8 @@ def show_run(status: RunStatus) -> None:
         "Post-processing of Self-Critic is its second call; its draft is the response stage. A stage that didn't "
         "happen counts in no mean. The averaging rule and the speakers don't matter here."
     )
+    if note := analysis.retrieval_note(data):
+        parts.remark(note)
     if probe_id is not None:
         show_probe(times, data, probe_id, benchmark, status.recorded)
     show_spread(rows(spread(status.run_id, seen, fresh_only, benchmark)), loaded)

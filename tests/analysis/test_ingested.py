@@ -42,8 +42,8 @@ def test_a_system_with_memories_is_no_matter() -> None:
 
 def test_one_without_any_is_said_with_the_reason() -> None:
     assert thin_memories({"ingestion": [row("c/Ana", 0)]}, 5) == [
-        "Mem0 holds no memory of c/Ana: 9 of 9 extractions gave nothing. With nothing to retrieve, its records there "
-        "are those of BASE, and no finding about the memory system."
+        "Mem0 holds no memory of c/Ana: 9 of 9 extractions gave nothing. A record for which nothing is retrieved is "
+        "that of BASE, and no finding about the memory system."
     ]
 
 

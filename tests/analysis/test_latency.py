@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from opbench.analysis.latency import PERCENTILES, STAGES, alike, beside, latency, spending, spread
+from opbench.analysis.latency import PERCENTILES, STAGES, alike, beside, latency, retrieval_note, spending, spread
 from opbench.store.rundata import RunData
 from opbench.study import Configuration, make_study
 
@@ -244,3 +244,20 @@ def test_a_probe_is_alike_when_it_asks_in_the_same_way() -> None:
     ]
     for other in ({"max_tokens": 20}, {"k": 3}, {"temperature": 1.0}, {"embedder": "e"}, {"models": ["n"]}):
         assert alike(study, make_study(PROBED | other)) == []
+
+
+def test_what_a_retrieval_s_time_holds_is_said_with_its_load(changed: Callable[..., RunData], run: RunData) -> None:
+    said = retrieval_note(changed(provenance={"executions": [{"concurrency": 4}, {"concurrency": 8}, {}]}))
+    assert said is not None
+    assert said.endswith("It was taken with up to 8 records at work at a time.")
+    untold = retrieval_note(changed(provenance={}))
+    assert untold is not None
+    assert untold.endswith("opening a store aren't in it.")
+    only_base = run.configurations[run.configurations["memory"] == "base"]
+    assert retrieval_note(changed(configurations=only_base)) is None
+
+
+def test_a_probe_by_the_other_protocol_is_no_probe_of_the_run() -> None:
+    fields = {"models": ["m"], "memories": ["rag"]}
+    assert alike(make_study(fields), make_study(fields | {"latency_probe": True}))
+    assert alike(make_study(fields), make_study(fields | {"latency_probe": True, "protocol": "memos"})) == []

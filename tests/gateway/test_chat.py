@@ -41,8 +41,9 @@ async def test_an_answer_is_paid_once_and_counted_exactly(tmp_path: Path) -> Non
     assert endpoint.ledger.total == 2
     # $1 and $2 a million: 3 words in and 3 out, twice, are 18 millionths; paid were 9.
     used = lease.take()
-    assert used.model_ms > 0
-    used.model_ms = 0.0
+    # One of the two was reused, with the time that it took when it was made.
+    assert used.model_ms == 2 * used.reused_ms > 0
+    used.model_ms = used.reused_ms = 0.0
     assert used == Usage(
         calls=2,
         reused=1,
@@ -244,3 +245,33 @@ async def test_a_body_that_is_no_json_object(tmp_path: Path) -> None:
                     )
                     assert reply.status_code == 400
                     assert set(json.loads(reply.text)["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r'["cut \ud83d"]', ["cut \ufffd"]),
+        (r'["\udc1d", "\uDC1D\ud83d"]', ["\ufffd", "\ufffd\ufffd"]),
+        (r'["nul \u0000 inside"]', ["nul \ufffd inside"]),
+        (r'["whole \ud83d\udc1d", "é \u00e9 \" \\"]', ["whole 🐝", 'é é " \\']),
+        (r'["no escape: \\u0000 \\ud83d"]', [r"no escape: \u0000 \ud83d"]),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answers_json_holds_nothing_that_a_library_could_not_keep(
+    written: str, read: list[str], stream: bool, tmp_path: Path
+) -> None:
+    def asked(sdk: openai.OpenAI) -> str:
+        messages: Any = [{"role": "user", "content": "As JSON."}]
+        if not stream:
+            return sdk.chat.completions.create(model="scripted", messages=messages).choices[0].message.content or ""
+        parts = sdk.chat.completions.create(model="scripted", messages=messages, stream=True)
+        return "".join(part.choices[0].delta.content or "" for part in parts)
+
+    with ScriptedEndpoint(reply=lambda body: written) as endpoint:
+        async with bench_of(registry_of(endpoint, tmp_path), tmp_path) as bench:
+            lease = await bench.gateway.lease("test", "scripted")
+            assert json.loads(await bench.ask(lease, asked)) == read
+            with bench.store.begin() as connection:
+                kept = connection.execute(select(s.calls.c.response).where(s.calls.c.kind == "library")).scalar_one()
+    assert kept == written, "the call store keeps what was answered"

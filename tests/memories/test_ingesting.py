@@ -18,7 +18,7 @@ from opbench.errors import MemoryFault
 from opbench.gateway.lease import Lease
 from opbench.memories import ingesting
 from opbench.memories.library import Added, Estimate, Library, UserStore, tokens
-from opbench.memories.manifest import read_manifests
+from opbench.memories.manifest import read_manifests, remove
 from opbench.memories.views import own_view
 from opbench.types import Session, User
 from tests.memories.contract import ROMEO, MemoryContract, said, session, world
@@ -300,6 +300,106 @@ async def test_more_users_than_stores_that_stay_open(
         await here.memory.search(users[1], "tomatoes", 1)
         await here.memory.search(users[2], "tomatoes", 1)
     assert not list(here.kept.glob("*/*/*/*/open/*")), "closing leaves no copy behind"
+
+
+async def test_a_store_that_is_held_stays_open(endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingesting, "_MOST_OPEN", 1)
+    opened: list[str] = []
+
+    class Library(FileLibrary):
+        async def open(self, folder: Path, user: User, lease: Lease) -> UserStore:
+            opened.append(f"{lease.phase} {user.conversation}")
+            await asyncio.sleep(0)
+            return await super().open(folder, user, lease)
+
+    users = [User(f"c-{n}", "John", "Maria", True) for n in range(4)]
+    history = (session(1, "I planted tomatoes."),)
+    async with world(Library()) as here:
+        for user in users:
+            await here.memory.fill(user, history)
+        opened.clear()
+        inside = asyncio.Barrier(len(users))
+
+        async def search(user: User) -> list[str]:
+            async with here.memory.held(user, history):
+                await inside.wait()
+                before = list(opened)
+                assert len(await here.memory.search(user, "tomatoes", 1)) == 1
+                return [each for each in opened if opened.count(each) > before.count(each)]
+
+        again = await asyncio.gather(*map(search, users))
+        assert again == [[]] * 4, "opening would stand in the time of the search"
+        assert sorted(opened) == [f"search c-{n}" for n in range(4)]
+        # One of two histories after the other, many at a time: nobody closes what another has closed, or is in.
+        await asyncio.gather(*(here.memory.memories(user) for user in users * 5))
+        await asyncio.gather(*(here.memory.search(user, "tomatoes", 1) for user in users * 5))
+
+
+async def test_another_content_is_another_store_to_searches(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = (session(1, "I planted tomatoes.", "Where?"),)
+
+    async def content(library: type[FileLibrary]) -> str:
+        async with world(library()) as here:
+            await here.memory.ingest(ROMEO, history)
+            found = here.memory.content(ROMEO)
+            remove(here.manifest(ROMEO, history))
+            return found
+
+    first = await content(FileLibrary)
+    assert await content(FileLibrary) == first, "built anew it holds the same"
+
+    class Shuffled(FileStore):
+        async def memories(self) -> list[Memory]:
+            return (await super().memories())[::-1]
+
+    class Half(FileStore):
+        def _add(self, session: Session) -> Added:
+            super()._add(session)
+            self.kept = self.kept[:1]
+            self.file.write_text(json.dumps(self.kept))
+            return Added(1, 1, 0)
+
+    def opening(store: type[FileStore]) -> type[FileLibrary]:
+        class Library(FileLibrary):
+            async def open(self, folder: Path, user: User, lease: Lease) -> UserStore:
+                return await asyncio.to_thread(store, folder / "kept.json", user, lease)
+
+        return Library
+
+    assert await content(opening(Shuffled)) == first
+    assert await content(opening(Half)) != first
+
+
+async def test_what_a_system_s_own_models_cost_is_unknown(endpoint: ScriptedEndpoint) -> None:
+    class Store:
+        async def add(self, session: Session) -> Added:
+            return Added(0, 1, 1)
+
+        async def memories(self) -> list[Memory]:
+            return []
+
+        async def aclose(self) -> None:
+            pass
+
+    class Server(FileLibrary):
+        extracts = False
+
+        async def open(self, folder: Path, user: User, lease: Lease) -> UserStore:
+            return Store()  # type: ignore[return-value]
+
+    history = (session(1, "I planted tomatoes."),)
+    contents = []
+    async with world(Server()) as here:
+        for _ in range(2):
+            await here.memory.ingest(ROMEO, history)
+            manifest = here.manifest(ROMEO, history)
+            assert (manifest.usage.calls, manifest.usage.cost_usd, manifest.usage.spent_usd) == (0, None, 0.0)
+            contents.append(here.memory.content(ROMEO))
+            await here.memory.aclose()
+            remove(manifest)
+    assert contents[0] != contents[1], "what a server answers after another building nobody knows"
 
 
 async def test_names_that_no_folder_can_have(endpoint: ScriptedEndpoint, home: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opbench.errors import UsageError
+from opbench.errors import StoreError, UsageError
 from opbench.memories import install
 from opbench.memories.systems.memos import MemosLibrary
 from opbench.settings import ROOT, settings
@@ -23,15 +24,30 @@ def pip(home: Path, monkeypatch: pytest.MonkeyPatch) -> Pip:
     return played
 
 
+def test_pip_holds_the_lock_too_should_we_be_killed(home: Path, pip: Pip) -> None:
+    install.install("memos", lambda line: None)
+    assert pip.locks == [(home / "environments" / "memos.lock").stat().st_ino] * len(pip.commands)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(home: Path, pip: Pip) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "environments").write_text("a file where the folder would be")
+    with pytest.raises(StoreError, match=r"environments/memos: can't be written .* Make room there \(800 MB\) or mend"):
+        install.install("memos", lambda line: None)
+    assert pip.commands == []
+
+
 class Pip:
     """Stands for `python -m venv` and `pip install`: makes a folder, says what pip says, fails when it is told to."""
 
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.fails = False
+        self.locks: list[int] = []
 
     def __call__(self, command: list[str], **named: Any) -> Any:
         self.commands.append(command)
+        self.locks += [os.fstat(each).st_ino for each in named["pass_fds"]]
         if "venv" in command:
             (Path(command[-1]) / "bin").mkdir(parents=True)
             (Path(command[-1]) / "bin" / "python").touch()

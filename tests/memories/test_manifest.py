@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opbench.errors import StoreError, UsageError
+from opbench.errors import MemoryFault, StoreError, UsageError
 from opbench.gateway.lease import Usage
 from opbench.memories.copies import WorkingCopy, begin, checkpoint
 from opbench.memories.library import Added
@@ -138,7 +143,7 @@ def test_no_folder_is_no_ingestion(tmp_path: Path) -> None:
     assert read_manifests(tmp_path) == []
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"system": "files"}', "{half"])
+@pytest.mark.parametrize("content", ["", "{}", "[]", '"text"', '{"system": "files"}', "{half", "[" * 9000])
 def test_a_damaged_manifest_hides_no_other(content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broken = grown(manifest(tmp_path, user="c-1/John"), entry(1))
     grown(manifest(tmp_path, user="c-2/John"), entry(1))
@@ -147,10 +152,116 @@ def test_a_damaged_manifest_hides_no_other(content: str, tmp_path: Path, caplog:
     with caplog.at_level(logging.WARNING):
         assert [each.user for each in read_manifests(tmp_path)] == ["c-2/John"]
     assert str(file) in caplog.text
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(MemoryFault) as raised:
         read_manifest(broken.path)
     assert str(raised.value).startswith(f"{file}: can't be read")
     assert str(raised.value).endswith(f"Remove {broken.path} and ingest again.")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("sessions_planned",), "three"),
+        (("started_at",), None),
+        (("identity",), []),
+        (("sessions",), None),
+        (("sessions", 0), 1),
+        (("sessions", 0, "usage"), [1]),
+        (("sessions", 0, "added", "memories"), "many"),
+        (("sessions", 0, "total"), {}),
+    ],
+)
+def test_a_manifest_of_other_types_is_damaged_and_says_where(
+    place: tuple[str | int, ...], value: Any, tmp_path: Path
+) -> None:
+    broken = grown(manifest(tmp_path), entry(1))
+    file = broken.path / "checkpoints" / "1" / "manifest.json"
+    told = json.loads(file.read_text())
+    inner = told
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    file.write_text(json.dumps(told))
+    with pytest.raises(MemoryFault) as raised:
+        read_manifest(broken.path)
+    assert str(raised.value).startswith(f"{file}: can't be read ({'.'.join(map(str, place))}: ")
+
+
+def test_a_manifest_of_another_number_of_sessions_is_damaged(tmp_path: Path) -> None:
+    kept = grown(manifest(tmp_path), entry(1), entry(2))
+    file = kept.path / "checkpoints" / "2" / "manifest.json"
+    told = json.loads(file.read_text())
+    told["sessions"].pop()
+    file.write_text(json.dumps(told))
+    with pytest.raises(MemoryFault, match="tells of 1 sessions, and 2 are in its folder"):
+        WorkingCopy(kept.path)
+    assert not list((kept.path / "open").glob("*")), "no copy and no lock is left"
+
+
+def test_a_checkpoint_without_its_store_is_damaged(tmp_path: Path) -> None:
+    kept = grown(manifest(tmp_path), entry(1))
+    shutil.rmtree(kept.path / "checkpoints" / "1" / "store")
+    with pytest.raises(MemoryFault, match=r"store: is missing\. Remove .* and ingest again"):
+        WorkingCopy(kept.path)
+    assert not list((kept.path / "open").glob("*"))
+
+
+@pytest.mark.parametrize("content", ['{"kind": 1, "error": {"a": [1]}, "at": "x"}', "[]", "{", '"text"', "1"])
+def test_a_failure_that_was_changed_by_hand_counts_as_none(content: str, tmp_path: Path) -> None:
+    kept = grown(manifest(tmp_path), entry(1))
+    (kept.path / "failure.json").write_text(content)
+    found = read_manifests(tmp_path)[0]
+    assert (found.state, found.failure) == ("partial", None)
+
+
+def test_where_a_failure_cannot_be_written_the_error_itself_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        write_failure(tmp_path / "gone", Failure("memory", "half \ud83d", 1.0))
+    assert "failure.json: can't be written" in caplog.text
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`shutil.copytree` tells of each file that it couldn't copy, in a list."""
+    kept = grown(manifest(tmp_path), entry(1))
+    copy = WorkingCopy(kept.path)
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr(shutil, "copytree", partial(shutil.copytree, copy_function=full))
+    with pytest.raises(StoreError) as raised:
+        checkpoint(copy, kept.after(entry(2)))
+    assert str(raised.value) == (
+        f"{kept.path}: can't be copied ([Errno 28] No space left on device). Make room there or mend its rights."
+    )
+    copy.remove()
+
+
+def test_what_cannot_be_locked_or_deleted_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = grown(manifest(tmp_path), entry(1))
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", refused)
+        with pytest.raises(StoreError, match="can't be deleted"):
+            remove(kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        with pytest.raises(StoreError, match=r"lock: can't be written \(Read-only file system\)"):
+            remove(kept)
+    remove(kept)
+    assert read_manifests(tmp_path) == []
+
+
+def test_locks_of_copies_that_were_never_made_go(tmp_path: Path) -> None:
+    kept = grown(manifest(tmp_path), entry(1))
+    (kept.path / "open" / "77-abcd.lock").touch()
+    WorkingCopy(kept.path).remove()
+    assert not list((kept.path / "open").iterdir())
 
 
 def test_removing(tmp_path: Path) -> None:

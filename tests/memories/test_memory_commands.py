@@ -289,6 +289,8 @@ def test_a_server_of_ones_own(
         (["ingest", "facts", *MODELS, "--budget", "0"], "buys nothing"),
         (["search", "mem0", USER, "tea"], f"opbench memory ingest mem0 --users {USER}"),
         (["search", "mem0", USER, " "], "the query is empty"),
+        (["search", ",", USER, "tea"], "name a memory system"),
+        (["reset", ","], "name a memory system"),
         (["show", "rag", USER], "rag keeps no ingestions"),
         (["show", "memo-tree", USER], "Did you mean 'memos-tree'"),
         (["reset", "mem0", "--users", USER], "has taken in nothing of"),

@@ -181,11 +181,27 @@ async def test_nothing_worth_keeping_is_empty(make: Make, endpoint: ScriptedEndp
         assert await store.add(session(4, "Bees again.", "Well.")) == Added(1, 1, 0), "blank memories aren't any"
 
 
-async def test_the_tree_takes_a_nul_that_a_model_wrote(endpoint: ScriptedEndpoint, at: Desk, tmp_path: Path) -> None:
-    endpoint.reply = lambda body: extraction(["John keeps bees."]).replace("bees", "be\\u0000es")
-    async with at.open(MemosTreeLibrary(), _new(tmp_path), ROMEO) as (store, _):
+@BOTH
+async def test_characters_that_no_store_keeps_cost_no_memory(
+    make: Make, endpoint: ScriptedEndpoint, at: Desk, tmp_path: Path
+) -> None:
+    endpoint.reply = lambda body: extraction(["John keeps bees."]).replace("bees", "be\\u0000es \\ud83d")
+    async with at.open(make(), _new(tmp_path), ROMEO) as (store, _):
         assert await store.add(TALK) == Added(1, 1, 0)
-        assert [memory.text for memory in await store.memories()] == ["John keeps bees."]
+        assert [memory.text for memory in await store.memories()] == ["John keeps be\ufffdes \ufffd."]
+
+
+@pytest.mark.parametrize(
+    "listed", ["none", [1, None], [{"value": ["John keeps bees."]}], [{"value": "x", "tags": "no"}]]
+)
+async def test_the_tree_counts_an_answer_of_which_it_makes_no_memory_as_empty(
+    listed: Any, endpoint: ScriptedEndpoint, at: Desk, tmp_path: Path
+) -> None:
+    endpoint.reply = lambda body: json.dumps({"memory list": listed, "summary": "Bees."})
+    async with at.open(MemosTreeLibrary(), _new(tmp_path), ROMEO) as (store, _):
+        assert await store.add(TALK) == Added(0, 1, 1)
+        endpoint.reply = lambda body: extraction(FACTS)
+        assert await store.add(session(4, "Bees again.", "Well.")) == Added(3, 1, 0)
 
 
 async def test_the_tree_keeps_many_memories_in_the_models_order(

@@ -177,6 +177,41 @@ second.stop()
     assert told.stdout.split() == ["True", "True", "False", "True", "True"], told.stderr
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_the_database_starts_whatever_the_umask_and_however_long_the_path_for_temporary_files(
+    umask: int, memos: Path, tmp_path: Path
+) -> None:
+    long = tmp_path / ("t" * 100)  # a socket's path has 103 bytes at most
+    long.mkdir()
+    script = f"""
+import os, sys
+os.umask({umask})
+sys.path.insert(0, {str(PROGRAM)!r})
+import postgres
+server = postgres.Postgres()
+print(server.alive(), len(server.address()["host"]) < 90)
+server.stop()
+print(os.path.exists(server.address()["host"]))
+"""
+    told = subprocess.run(
+        [memos, "-I", "-c", script], capture_output=True, text=True, check=False, env={"TMPDIR": str(long)}
+    )
+    assert told.stdout.split() == ["True", "True", "False"], told.stderr
+
+
+def test_a_database_that_does_not_start_says_why(memos: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("LOG: starting\nFATAL: no room for it\nLOG: database system is shut down\n")
+    script = f"""
+import sys; from pathlib import Path
+sys.path.insert(0, {str(PROGRAM)!r})
+import postgres
+print(postgres._last_line(Path({str(log)!r})))
+"""
+    told = subprocess.run([memos, "-I", "-c", script], capture_output=True, text=True, check=False)
+    assert told.stdout == "FATAL: no room for it\n", told.stderr
+
+
 def test_what_the_library_prints_goes_to_the_log(memos: Path, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "memos.log"
     process = Process(memos, tmp_path, log)

@@ -141,6 +141,12 @@ def test_no_part_of_a_key_stays(quoted: str) -> None:
     assert text.endswith(" today")
 
 
+@pytest.mark.parametrize("key", [KEY, None])
+def test_what_stands_around_a_key_stays(key: str | None) -> None:
+    quoted = f"m: refused (401: wrong key {KEY} ({KEY[:8]}****{KEY[-4:]}; Bearer {KEY})). Check it."
+    assert scrub(quoted, key) == "m: refused (401: wrong key [key] ([key]; [key])). Check it."
+
+
 def test_passwords_in_addresses_go_and_other_words_stay() -> None:
     assert scrub("at https://me:secret@host/v1", None) == "at https://host/v1"
     assert scrub("qwen3-8b: http://h/v1 knows no 'sk'", KEY) == "qwen3-8b: http://h/v1 knows no 'sk'"

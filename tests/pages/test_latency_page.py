@@ -8,11 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import sqlalchemy
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from opbench.benchmarks import load, select
 from opbench.cli import app as cli
+from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import FinishedRecord, create_run, save_records
 from opbench.study import Study, make_study
@@ -146,6 +148,20 @@ def test_one_memory_system_alone(visit: Open, store: Store) -> None:
 def test_a_model_of_price_zero_costs_nothing(visit: Open, store: Store) -> None:
     write_run(store)
     assert "Nothing was spent" in words(visit("latency", run=MADE))
+
+
+def test_what_ingestion_cost_is_told_where_queries_cost_nothing(visit: Open, store: Store) -> None:
+    write_run(store)
+    with store.begin() as connection:
+        known = connection.execute(sqlalchemy.select(s.runs.c.provenance).where(s.runs.c.id == MADE)).scalar_one()
+        executions = [{"ingestion_usd": 1.5, "embeddings_usd": 0.25}, {"ingestion_usd": 0.75}]
+        connection.execute(
+            sqlalchemy.update(s.runs).where(s.runs.c.id == MADE).values(provenance=known | {"executions": executions})
+        )
+    said = words(visit("latency", run=MADE)).replace("\\", "")
+    assert "Nothing was spent" not in said
+    assert "Paid besides for taking histories in (ingestion), which is in no row above: $2.25." in said
+    assert "Paid besides for embeddings, which is in no row above: $0.25." in said
 
 
 def test_a_known_price_is_told_for_a_thousand_queries(visit: Open, store: Store) -> None:

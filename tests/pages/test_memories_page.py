@@ -163,7 +163,7 @@ def test_each_state_is_told_with_its_progress_and_reason(visit: Open) -> None:
         72000,
     )
     assert complete["cost_usd"] == pytest.approx(0.09)
-    assert complete["store"] == pytest.approx(1.5)
+    assert complete["store"] == pytest.approx(1500)
     assert rows["Mem0", SECOND]["failure"] == "smollm2-135m: no answer in 120 s"
     assert "MemU: our extractor" in told(app)
     # The one at work is no process that this page started.

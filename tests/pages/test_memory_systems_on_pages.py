@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+import streamlit as st
 from sqlalchemy import select, update
 from streamlit.testing.v1 import AppTest
 
@@ -82,7 +83,7 @@ def test_the_protocols_say_what_differs_and_reach_the_command(visit: Open) -> No
 
 def test_the_form_is_filled_with_extractor_and_protocol(visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {}
-    monkeypatch.setattr(study_form.st, "session_state", state)
+    monkeypatch.setattr(st, "session_state", state)
     study_form.fill(make_study({"models": ["a"], "memories": ["mem0"], "extractor": "b", "protocol": "memos"}), ())
     assert (state["extractor"], state["protocol"]) == ("b", "memos")
     study_form.fill(make_study({"models": ["a"]}), ())

@@ -10,21 +10,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opbench.analysis.ingested import thin_memories
+from opbench.commands.run import _ingestion as told_before
 from opbench.errors import UsageError
 from opbench.memories import registry as memory_registry
 from opbench.memories.library import Added
-from opbench.memories.manifest import read_manifests
+from opbench.memories.manifest import read_manifests, remove
 from opbench.memories.registry import LibraryFactory
 from opbench.running import engine as engine_module
 from opbench.running.budget import spent_before
 from opbench.running.engine import Progress
-from opbench.running.ingestion import thin_memories
-from opbench.running.ingestion_quote import by_system, ingestion_quote, seconds_at
+from opbench.running.ingestion_quote import IngestionLine, by_system, ingestion_quote, seconds_at
 from opbench.running.prepare import prepare, prepare_memories
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
@@ -143,7 +145,7 @@ async def test_histories_go_in_before_the_records(store: Store, endpoint: Script
     paid = price(extractions(endpoint), answer)
     assert provenance["executions"][-1]["ingestion_usd"] == pytest.approx(paid)
     assert provenance["memories"]["files"]["extractor_json_schema"] == "False"
-    assert thin_memories(provenance) == []
+    assert thin_memories(provenance, 5) == []
 
 
 async def test_again_and_in_another_study_nobody_is_asked(store: Store, endpoint: ScriptedEndpoint) -> None:
@@ -318,9 +320,9 @@ async def test_a_memory_that_holds_nothing_is_told(store: Store, endpoint: Scrip
     run_id = await run(store)
     assert run_status(store, run_id).done == PLANNED
     _, provenance = run_study(store, run_id)
-    assert thin_memories(provenance) == [
-        "Files holds no memory of sample-1/Corvin: 9 of 9 extractions gave nothing.",
-        "Files holds no memory of sample-1/Ottilie: 9 of 9 extractions gave nothing.",
+    assert thin_memories(provenance, 5) == [
+        "Files holds no memory of 2 of 2 users (sample-1/Corvin, sample-1/Ottilie): 18 of 18 extractions gave nothing. "
+        "A record for which nothing is retrieved is that of BASE, and no finding about the memory system."
     ]
 
 
@@ -368,6 +370,54 @@ async def test_a_quote_rests_on_what_earlier_sessions_took(store: Store, endpoin
     assert seconds_at([], 4) == 0
 
 
+async def test_the_quote_of_another_embedder_doesn_t_rest_on_the_embedded_one(
+    store: Store, endpoint: ScriptedEndpoint
+) -> None:
+    pairs = [("files", user) for user in prepare(Study(**STUDY)).corpus.users.values()]
+    await run(store, users=("sample-1/Ottilie",), benchmarks=("op",))
+    [manifest] = read_manifests(settings().kept)
+    # As the embedded embedder leaves it: it counts no tokens.
+    file = next(manifest.path.glob("checkpoints/*/manifest.json"))
+    kept = json.loads(file.read_text())
+    kept["identity"] = {key: value for key, value in kept["identity"].items() if not key.startswith("embedder_")}
+    kept["identity"] |= {"embedder_kind": "embedded", "embedder_model": "all-MiniLM-L6-v2"}
+    for session in kept["sessions"]:
+        session["usage"]["embedded_tokens"] = 0
+    file.write_text(json.dumps(kept))
+    parts = prepare_memories(["files"], extractor="scripted", embedder="scripted", data="sample")
+    line = {line.user: line for line in ingestion_quote(store, parts, pairs)}["sample-1/Corvin"]
+    assert line.prompt_tokens == manifest.usage.prompt_tokens
+    corvin = parts.corpus.users["sample-1/Corvin"]
+    sessions = parts.corpus.conversations["sample-1"].sessions
+    by_rule = sum(FileLibrary().estimate(each, corvin).embedded_tokens for each in sessions)
+    assert line.embedded_tokens == by_rule > 0
+    assert line.cost_usd == pytest.approx((line.prompt_tokens + 2 * line.completion_tokens + by_rule) / 1e6)
+
+
+async def test_times_of_reused_calls_are_those_when_they_were_made(store: Store, endpoint: ScriptedEndpoint) -> None:
+    endpoint.latency_s = 0.05
+    await run(store, benchmarks=("op",), users=USERS[:1])
+    [manifest] = read_manifests(settings().kept)
+    assert manifest.usage.reused_ms == 0
+    remove(manifest)
+    endpoint.latency_s = 0.0
+    await run(store, benchmarks=("op",), users=USERS[:1], limit=7)
+    [again] = read_manifests(settings().kept)
+    assert (again.usage.calls, again.usage.reused) == (9, 9)
+    assert again.usage.model_ms == again.usage.reused_ms == pytest.approx(manifest.usage.model_ms)
+    # Nine calls of 50 ms, though nobody waited for them this time.
+    assert again.seconds >= 9 * 0.05
+    assert again.seconds == pytest.approx(sum(each.seconds for each in again.sessions) + again.usage.reused_ms / 1000)
+
+
+def test_what_a_system_s_own_models_take_is_said_to_be_unknown() -> None:
+    line = IngestionLine("mine", "Mine", None, "", 2, 18, 0, 0, 0, 0, 0.0, "", 0.0, 0)
+    said = "Mine takes in 18 sessions of 2 users with its own models: what they take isn't known here"
+    assert told_before(line).startswith(said)
+    assert "$" not in told_before(line)
+    assert "$0.0000" in told_before(replace(line, extractor="free"))
+
+
 def test_a_price_that_is_missing_is_named(store: Store, home: Path, endpoint: ScriptedEndpoint) -> None:
     file = home / "models.toml"
     file.write_text(file.read_text().replace("price_out = 2.0\n", ""))
@@ -381,7 +431,7 @@ def test_a_price_that_is_missing_is_named(store: Store, home: Path, endpoint: Sc
 
 def test_which_model_extracts(home: Path, endpoint: ScriptedEndpoint) -> None:
     file = home / "models.toml"
-    file.write_text(file.read_text() + endpoint.registry_toml("second").partition("[embedders")[0])
+    file.write_text(file.read_text() + endpoint.registry_toml("second", served="other").partition("[embedders")[0])
     both = STUDY | {"models": ("scripted", "second")}
     with pytest.raises(UsageError, match=r"files extract memories.*2: name one with --extractor"):
         prepare(Study(**both))
@@ -390,6 +440,11 @@ def test_which_model_extracts(home: Path, endpoint: ScriptedEndpoint) -> None:
     named = prepare(Study(**both | {"extractor": "second"}))
     assert named.extractor == "second"
     assert named.run_id != prepare(Study(**both | {"extractor": "scripted"})).run_id
+    alone = prepare(Study(**STUDY)).run_id
+    assert prepare(Study(**STUDY | {"extractor": "scripted"})).run_id == alone, "the only model, named or not"
+    assert prepare(Study(**STUDY | {"extractor": "second"})).run_id != alone
+    none = STUDY | {"memories": ("base", "rag")}
+    assert prepare(Study(**none | {"extractor": "second"})).run_id == prepare(Study(**none)).run_id, "nobody extracts"
     with pytest.raises(UsageError, match="No model is named 'third'"):
         prepare(Study(**STUDY | {"extractor": "third"}))
     with pytest.raises(UsageError, match="files extracts its memories with a model, and none is named"):

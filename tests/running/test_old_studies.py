@@ -40,6 +40,15 @@ def test_the_study_s_own_part_of_the_hash() -> None:
     assert study_hash(wide, {"a": 1}) == "9b7bad583a6f6904916327447421ec8880224f76c96db6c2b4be210625727e08"
 
 
+def test_what_concerns_nothing_of_a_study_makes_no_other_run() -> None:
+    op = Study(models=("m",), benchmarks=("op",))
+    assert study_hash(op.model_copy(update={"protocol": "memos"}), {}) == study_hash(op, {}), "no LoCoMo question"
+    both = Study(models=("m",))
+    assert study_hash(both.model_copy(update={"protocol": "memos"}), {}) != study_hash(both, {})
+    # A memory system that extracts has its extractor in its identity, beside the study.
+    assert study_hash(both.model_copy(update={"extractor": "x"}), {}) == study_hash(both, {})
+
+
 @pytest.mark.parametrize(
     ("name", "identity"),
     [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from opbench.errors import MemoryFault, ModelError
 from opbench.memories import Ingesting
 from opbench.running.retrieval import Retrieval, merged, searched_users
 from opbench.study import Study
-from opbench.types import Session, User
+from opbench.types import Instance, Session, User
 
 CORPUS = load("sample")
 FIRST, SECOND = CORPUS.conversations["sample-1"].speakers
@@ -26,7 +27,7 @@ class TwoSpeakers(Ingesting):
     def __init__(self, found: dict[str, list[Memory]]) -> None:
         self.found = found
         self.asked: list[tuple[str, str, int]] = []
-        self.opened: list[str] = []
+        self.held_open: list[str] = []
 
     def identity(self) -> dict[str, str]:
         return {"memory": "two"}
@@ -34,8 +35,16 @@ class TwoSpeakers(Ingesting):
     def digest(self, user: User, history: Sequence[Session]) -> str:
         return f"digest of {user.speaker}"
 
-    async def ready(self, user: User, history: Sequence[Session]) -> None:
-        self.opened.append(user.speaker)
+    def content(self, user: User) -> str:
+        return f"memories of {user.speaker}"
+
+    @asynccontextmanager
+    async def held(self, user: User, history: Sequence[Session]) -> AsyncIterator[None]:
+        self.held_open.append(user.speaker)
+        try:
+            yield
+        finally:
+            self.held_open.remove(user.speaker)
 
     async def search(self, user: User, query: str, k: int) -> list[Memory]:
         self.asked.append((user.speaker, query, k))
@@ -121,8 +130,8 @@ def test_merging(one: tuple[Any, ...], two: tuple[Any, ...], k: int, expected: l
 async def test_plain_systems_are_as_they_were() -> None:
     memory = Plain()
     searching = retrieval(memory)
-    await searching.ready("two", LOCOMO)
-    assert await searching.search("two", LOCOMO, "Who?", 5) == [Memory("Tea.", "1 May 2023", 0.5)]
+    async with searching.ready("two", LOCOMO):
+        assert await searching.search("two", LOCOMO, "Who?", 5) == [Memory("Tea.", "1 May 2023", 0.5)]
     assert memory.did == [("ingest", FIRST), ("search", FIRST)]
     assert searching.identity("two", LOCOMO, "Who?", 5) == {
         "system": {"memory": "plain"},
@@ -137,10 +146,23 @@ async def test_identity_of_ingested_memories_holds_their_stores() -> None:
     memory = TwoSpeakers({FIRST: [], SECOND: []})
     locomo = retrieval(memory).identity("two", LOCOMO, "Who?", 5)
     assert locomo["stores"] == [f"digest of {FIRST}", f"digest of {SECOND}"]
+    assert locomo["contents"] == [f"memories of {FIRST}", f"memories of {SECOND}"]
     assert locomo != retrieval(memory, protocol="memos").identity("two", LOCOMO, "Who?", 5)
     op = retrieval(memory).identity("two", OP, "Who?", 5)
     assert op["stores"] == [f"digest of {SECOND}"]
     assert op == retrieval(memory, protocol="memos").identity("two", OP, "Who?", 5), "OP-Bench knows one way"
+
+
+async def test_both_stores_stay_open_while_they_are_searched() -> None:
+    memory = TwoSpeakers({FIRST: [], SECOND: []})
+    assert await _ready(retrieval(memory), LOCOMO) == [FIRST, SECOND]
+    assert memory.held_open == []
+
+
+async def _ready(searching: Retrieval, instance: Instance) -> list[str]:
+    """Who is held open while an instance's memory system is ready."""
+    async with searching.ready("two", instance):
+        return list(searching._memories["two"].held_open)  # type: ignore[attr-defined]
 
 
 async def test_a_failed_ingestion_is_why_nothing_is_searched() -> None:
@@ -148,8 +170,8 @@ async def test_a_failed_ingestion_is_why_nothing_is_searched() -> None:
     failure = ModelError("refused", kind="auth")
     searching = retrieval(memory, {("two", f"sample-1/{SECOND}"): failure})
     with pytest.raises(ModelError) as raised:
-        await searching.ready("two", LOCOMO)
+        await _ready(searching, LOCOMO)
     assert raised.value is failure
     other = retrieval(memory, {("two", f"sample-1/{FIRST}"): MemoryFault("broken")})
-    await other.ready("two", OP)
-    assert memory.opened == [FIRST, SECOND]
+    assert await _ready(other, OP) == [SECOND]
+    assert memory.held_open == []

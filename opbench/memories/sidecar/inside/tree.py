@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,28 +58,46 @@ class _NoChunker:
 simple_struct.ChunkerFactory.from_config = staticmethod(lambda factory: _NoChunker(factory.config))
 
 
+@dataclass
+class Extraction:
+    """An answer of the extractor."""
+
+    read: bool
+    """Whether MemOS could read it."""
+    memories: int = 0
+    """Memories that MemOS made of it."""
+
+
 class Reader(simple_struct.SimpleStructMemReader):  # type: ignore[misc]
     """MemOS's reader, which counts its extractions and leaves memories without text out."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._lock = threading.Lock()
-        self.extractions = self.empty = 0
+        self._here = threading.local()
+        self._extractions: list[Extraction] = []
+
+    def counted(self) -> tuple[int, int]:
+        """Extractions since the last time, and of these the ones that gave no memory."""
+        with self._lock:
+            done, self._extractions = self._extractions, []
+        return len(done), sum(not (each.read and each.memories) for each in done)
 
     def _safe_parse(self, text: str | None) -> dict[str, Any] | None:
-        # PostgreSQL keeps no NUL, and MemOS loses without a word what it can't store.
-        read: Any = super()._safe_parse(text and text.replace("\\u0000", "").replace("\0", ""))
+        read: Any = super()._safe_parse(text)
+        # Without an answer that it can read MemOS stores the turns themselves: counted as empty all the same.
+        extraction = self._here.extraction = Extraction(isinstance(read, dict) and bool(read))
         with self._lock:
-            self.extractions += 1
-            # Without an answer that it can read MemOS stores the turns themselves: counted as empty all the same.
-            self.empty += int(not isinstance(read, dict) or not read.get("memory list"))
+            self._extractions.append(extraction)
         told: dict[str, Any] | None = read
         return told
 
     def _make_memory_item(self, value: str, *arguments: Any, **named: Any) -> Any:
         if not value.strip():
             raise ValueError("a memory without text")  # logged by MemOS, which goes on with the next
-        return super()._make_memory_item(value, *arguments, **named)
+        item = super()._make_memory_item(value, *arguments, **named)
+        self._here.extraction.memories += 1  # MemOS makes an answer's memories in the thread that read it
+        return item
 
 
 class TreeStore:
@@ -133,7 +152,8 @@ class TreeStore:
 
     def add(self, session: dict[str, Any]) -> dict[str, int]:
         with self._lock:
-            before, self._reader.extractions, self._reader.empty = self._held, 0, 0
+            before = self._held
+            self._reader.counted()
             # Without a chat_time MemOS writes the present time into the prompt.
             messages = [{**message, "chat_time": session["chat_time"]} for message in session["messages"]]
             info = {"user_id": USER, "session_id": str(session["number"])}
@@ -152,11 +172,8 @@ class TreeStore:
             if added != len(kept):
                 raise RuntimeError(f"PostgreSQL took {added} of {len(kept)} memories (MemOS logs why and goes on)")
             self._dump()
-            return {
-                "memories": added,
-                "extractions": self._reader.extractions,
-                "empty": self._reader.empty,
-            }
+            extractions, empty = self._reader.counted()
+            return {"memories": added, "extractions": extractions, "empty": empty}
 
     def search(self, query: str, k: int) -> list[dict[str, Any]]:
         # MemOS cuts to k and drops repeated texts afterwards: ask for more until k of different text are there.

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+import opbench.judges.registry as judges
+import opbench.memories.registry as memories
+from mitigations import registry as methods
 from opbench import plugins
 from opbench.settings import settings
 from opbench.store.database import Store, open_store
@@ -25,12 +28,14 @@ DATA = os.environ.get("OPBENCH_DATA", "")
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Every test has its own home: no store, cache or fetched data of the person who runs the tests. What plugins an
-    earlier one loaded is no part of its studies' hashes."""
+    earlier one loaded is no part of its studies' hashes, and what they registered isn't known any more."""
     folder = tmp_path / "home"
     monkeypatch.setenv("OPBENCH_HOME", str(folder))
     for name in ("OPBENCH_DATA", "OPBENCH_STORE", "OPBENCH_MODELS", "OPBENCH_MEMORIES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(plugins, "_loaded", {})
+    for registry, table in ((methods, "_methods"), (memories, "_FACTORIES"), (judges, "_REGISTERED")):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
     settings.cache_clear()
     yield folder
     settings.cache_clear()

@@ -19,6 +19,7 @@ from opbench.memories.manifest import (
     OPEN,
     Manifest,
     clean_open,
+    forget_folders,
     newest_checkpoint,
     read_manifest,
     write_manifest,
@@ -77,6 +78,9 @@ class WorkingCopy:
         with contextlib.suppress(OSError):
             self._place.with_suffix(".lock").unlink()
         self._lock.release()
+        if newest_checkpoint(self._folder) is None:
+            # It was removed while this copy was open.
+            forget_folders(self._folder)
 
 
 def begin(manifest: Manifest) -> Manifest:

@@ -227,6 +227,11 @@ def remove(manifest: Manifest) -> None:
         raise StoreError(f"{folder}: can't be deleted ({error.strerror or error}). Mend its rights.") from error
     finally:
         lock.release()
+    forget_folders(folder)
+
+
+def forget_folders(folder: Path) -> None:
+    """Remove the folders of an ingestion in which nothing is any more."""
     for each in (folder / OPEN, folder, *folder.parents[:3]):
         try:
             each.rmdir()

@@ -60,7 +60,7 @@ def test_the_first_visitor_may_follow_a_link_to_any_page(served: Served, browser
     visitor = Visitor(browser, served.url)
     page = visitor.go(f"/latency?run={MADE}&rule=instance")
     expect(page.get_by_role("heading", level=1)).to_contain_text("How much longer does the user wait")
-    expect(page.get_by_text("measured here")).to_be_visible()
+    expect(page.locator(".stMarkdownBadge").filter(has_text="measured here")).to_be_visible()
     expect(page.get_by_role("radio", name="instance")).to_be_checked()
     visitor.close()
 
@@ -119,7 +119,7 @@ def test_the_choice_of_a_run_is_in_the_link_on_every_page(visitor: Visitor) -> N
     page = visitor.go()
     page.get_by_test_id("stSidebar").get_by_role("combobox", name="Results of").click()
     page.get_by_role("option").filter(has_text=MADE).click()
-    expect(page.get_by_text("measured here")).to_be_visible()
+    expect(page.locator(".stMarkdownBadge").filter(has_text="measured here")).to_be_visible()
     page.get_by_text("category-macro").click()
     visitor.settle()
     page.get_by_role("link", name="Oracle gap").click()

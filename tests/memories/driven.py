@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -143,3 +144,20 @@ def open_files(folder: Path) -> list[str]:
     """Files below a folder that this process holds open."""
     held = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
     return [file for file in held if file.startswith(f"{folder}/")]
+
+
+async def goes_on_from_a_copy(make: Callable[[], Library], endpoint: ScriptedEndpoint, folder: Path) -> None:
+    """A copy made while the store is open, as ingestion makes it, finds the same and goes on alike."""
+    async with desk(endpoint, folder) as at:
+        async with at.open(make(), folder / "s") as (store, _):
+            for session in HISTORY[:2]:
+                await store.add(session)
+            shutil.copytree(folder / "s", folder / "copy")
+            expected = await store.search("Mildred the starter", 5)
+            await store.add(HISTORY[2])
+            whole = await store.memories()
+        async with at.open(make(), folder / "copy") as (store, lease):
+            assert await store.search("Mildred the starter", 5) == expected
+            await store.add(HISTORY[2])
+            assert await store.memories() == whole
+            assert lease.usage.reused == 1

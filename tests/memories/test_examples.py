@@ -28,10 +28,8 @@ HISTORY = CORPUS.conversations["sample-1"].sessions
 
 def plugin() -> Any:
     """The plugin's module, as `--plugin` loads it."""
-    name = f"opbench_plugin_{PLUGIN.stem}"
-    if name not in sys.modules:
-        load_plugins([PLUGIN])
-    return sys.modules[name]
+    load_plugins([PLUGIN])
+    return sys.modules[f"opbench_plugin_{PLUGIN.stem}"]
 
 
 class TestPlugin(MemoryContract):

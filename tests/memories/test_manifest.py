@@ -291,6 +291,7 @@ def test_who_searches_keeps_the_copy_when_it_is_removed(tmp_path: Path) -> None:
     assert (copy.store / "log").read_text() == "1\n"
     assert read_manifests(tmp_path) == []
     copy.remove()
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(StoreError, match="nothing has been ingested there"):
         WorkingCopy(kept.path)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -21,7 +20,7 @@ from opbench.memories.systems import driving
 from opbench.memories.systems.mem0 import SCHEMA, Mem0Library, readable
 from opbench.types import Turn
 from tests.memories.contract import MemoryContract, said
-from tests.memories.driven import HISTORY, OTHER, USER, cosine, desk, facts_reply, open_files
+from tests.memories.driven import HISTORY, OTHER, USER, cosine, desk, facts_reply, goes_on_from_a_copy, open_files
 from tests.scripted_endpoint import ScriptedEndpoint
 
 REPLY = facts_reply("memory", lambda number, line: {"id": str(number), "text": line, "attributed_to": "user"})
@@ -121,20 +120,7 @@ async def test_a_second_ingestion_on_another_day_asks_nothing_again(
 
 async def test_a_copied_folder_gives_the_same_and_goes_on(tmp_path: Path) -> None:
     with ScriptedEndpoint(reply=REPLY) as endpoint:
-        async with desk(endpoint, tmp_path) as at:
-            async with at.open(Mem0Library(), tmp_path / "s") as (store, _):
-                for session in HISTORY[:2]:
-                    await store.add(session)
-                # As the ingestion does it: while the store is open.
-                shutil.copytree(tmp_path / "s", tmp_path / "copy")
-                expected = await store.search("Mildred the starter", 5)
-                await store.add(HISTORY[2])
-                whole = await store.memories()
-            async with at.open(Mem0Library(), tmp_path / "copy") as (store, lease):
-                assert await store.search("Mildred the starter", 5) == expected
-                await store.add(HISTORY[2])
-                assert await store.memories() == whole
-                assert lease.usage.reused == 1
+        await goes_on_from_a_copy(Mem0Library, endpoint, tmp_path)
 
 
 @pytest.mark.parametrize(

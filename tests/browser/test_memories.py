@@ -118,6 +118,7 @@ def test_ingested_watched_browsed_searched_and_shared(app: Served, looking: Visi
     colleague = Visitor(browser, app.url)
     theirs = colleague.go(page.url.removeprefix(app.url))
     expect(theirs.get_by_text("also in MemU").first).to_be_visible()
+    expect(theirs.get_by_test_id("stText")).to_have_count(len(hits))
     assert theirs.get_by_test_id("stText").all_inner_texts() == hits
     for width, scheme in ((1280, "dark"), (390, "dark"), (390, "light"), (1280, "light")):
         colleague.look(width, scheme)  # type: ignore[arg-type]

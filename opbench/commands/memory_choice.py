@@ -34,9 +34,7 @@ def checked(systems: Sequence[str]) -> list[str]:
             continue
         if name in memory_names():
             raise UsageError(f"{name} needs no ingestion. These do: {', '.join(known)}.")
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise UsageError(f"no memory system '{name}'.{hint} There are: {', '.join(known)}.")
+        raise _unknown(name, known)
     return named(names)
 
 
@@ -118,10 +116,14 @@ def kept_by(system: str) -> list[Manifest]:
         known = ingesting_names()
         if system in memory_names():
             raise UsageError(f"{system} keeps no ingestions. These do: {', '.join(known)}.")
-        near = difflib.get_close_matches(system, known, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise UsageError(f"no memory system '{system}'.{hint} There are: {', '.join(known)}.")
+        raise _unknown(system, known)
     return found
+
+
+def _unknown(system: str, known: Sequence[str]) -> UsageError:
+    near = difflib.get_close_matches(system, known, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return UsageError(f"no memory system '{system}'.{hint} There are: {', '.join(known)}.")
 
 
 def cost_told(extractor: str | None, cost_usd: float | None) -> str:

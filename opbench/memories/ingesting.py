@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from mitigations.base import Memory
@@ -199,7 +200,7 @@ class Ingesting:
                 lock.release()
 
     async def _fill(self, user: User, place: _Place, go_on: GoOn, on_progress: OnProgress) -> Manifest:
-        async with self._open(user, place, "ingest") as opened:
+        async with self._open(user, place) as opened:
             copy, manifest = opened.copy, opened.copy.manifest
             for session in place.history[len(manifest.sessions) :]:
                 if not await go_on():
@@ -262,8 +263,9 @@ class Ingesting:
                     f"{self.label} has taken in {done} of {len(history)} sessions of {user.id}, so it can't be "
                     f"searched yet. Ingest the rest: opbench memory ingest {self.name} --users {user.id}"
                 )
-            # Loading the embedder is no part of the first retrieval's time.
-            await self._context.embedder.warm()
+            if self.extractor is not None:
+                # Loading the embedder is no part of the first retrieval's time; a server has its own.
+                await self._context.embedder.warm()
             if place.folder not in self._opened:
                 await self._keep_open(user, place)
             place.ready = True
@@ -282,8 +284,9 @@ class Ingesting:
             await self.ready(user, history)
         opened.in_use += 1
         try:
-            async with place.lock:
-                await self._warm(opened)
+            if not opened.warm:
+                async with place.lock:
+                    await self._warm(opened)
             yield
         finally:
             opened.in_use -= 1
@@ -373,21 +376,21 @@ class Ingesting:
         return opened
 
     @asynccontextmanager
-    async def _open(self, user: User, place: _Place, phase: str) -> AsyncIterator[_Opened]:
-        opened = await self._make(user, place, phase)
+    async def _open(self, user: User, place: _Place) -> AsyncIterator[_Opened]:
+        opened = await self._make(user, place, "ingest")
         try:
             yield opened
         finally:
             await self._close(opened)
 
-    async def _make(self, user: User, place: _Place, phase: str) -> _Opened:
+    async def _make(self, user: User, place: _Place, phase: Literal["ingest", "search"]) -> _Opened:
         """Open a copy of the newest checkpoint, and see that it holds what it should."""
         copy = await asyncio.to_thread(WorkingCopy, place.folder)
         lease: Lease | None = None
         store: UserStore | None = None
         try:
             lease = await self._lease(user)
-            lease.phase = "search" if phase == "search" else "ingest"
+            lease.phase = phase
             with self._blaming(lease, f"opening the store of {user.id}"):
                 store = await self.library.open(copy.store, user, lease)
                 held = await store.memories()

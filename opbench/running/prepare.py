@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -117,17 +117,21 @@ async def _close(memories: Mapping[str, MemorySystem], gateway: Gateway, client:
 
 def connect(store: Store, prepared: Prepared | PreparedMemories, concurrency: int) -> CallStore:
     """The call store in front of the model client; the gateway answers through it from now on."""
-    registry = prepared.registry
-    calls = CallStore(
+    calls = call_store(store, prepared.registry, prepared.client, lambda name: prepared.at_a_time(name, concurrency))
+    prepared.gateway.connect(calls)
+    return calls
+
+
+def call_store(store: Store, registry: Registry, client: ModelClient, at_a_time: Callable[[str], int]) -> CallStore:
+    """The call store in front of a model client; `at_a_time` tells how many requests a model gets at a time."""
+    return CallStore(
         store,
-        prepared.client.complete,
+        client.complete,
         # Once a model: an identity asks files and packages, and every call's key holds one.
         cache(lambda name: registry.model(name).identity()),
         lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
-        lambda name: prepared.at_a_time(name, concurrency),
+        at_a_time,
     )
-    prepared.gateway.connect(calls)
-    return calls
 
 
 def prepare_memories(

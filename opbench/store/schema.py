@@ -262,3 +262,69 @@ workers = Table(
     # Requests sent, retries by kind, calls reused: what the page shows beside the progress.
     Column("stats", JSON, nullable=False),
 )
+
+#: Live cases that somebody saved: what was asked and what came of it, as `opbench.cases` writes them.
+cases = Table(
+    "cases",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("spec", JSON, nullable=False),
+    # A list, one a column; and the leave-one-outs.
+    Column("outcomes", JSON, nullable=False),
+    Column("ablations", JSON, nullable=False),
+    Column("provenance", JSON, nullable=False),
+    Column("maker", Text, nullable=False),
+    Column("made_at", Float, nullable=False),
+)
+
+#: Several cases in an order, for a paper or a meeting.
+case_books = Table(
+    "case_books",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    # Ids of cases, in order.
+    Column("cases", JSON, nullable=False),
+    Column("maker", Text, nullable=False),
+    Column("made_at", Float, nullable=False),
+)
+
+#: Cosine of an instance's question and each memory that a system retrieved for it, all by one embedder. The memory
+#: system `random` is the control where the run has none of that name.
+similarities = Table(
+    "similarities",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("memory", String(100), primary_key=True),
+    Column("instance_id", String(200), primary_key=True),
+    Column("embedder", String(100), primary_key=True),
+    # A list of numbers from -1 to 1 in rank order; empty for an empty retrieval.
+    Column("cosines", JSON, nullable=False),
+    Column("made_at", Float, nullable=False),
+)
+
+#: Attention of a local model that reads a record's prompt and its response (`opbench.mechanism.attention`).
+attention = Table(
+    "attention",
+    metadata,
+    Column("record_id", ForeignKey("records.id", ondelete="CASCADE"), primary_key=True),
+    # The reading model's name and the head of its digest, and the version of the definition.
+    Column("reader", String(120), primary_key=True),
+    # SHA-256 (hex) of prompt and response as read: a record may be made again.
+    Column("text_sha256", String(64), nullable=False),
+    Column("layers", Integer, nullable=False),
+    Column("heads", Integer, nullable=False),
+    # Names of the segments in the order of `masses`, and tokens of each.
+    Column("segments", JSON, nullable=False),
+    Column("tokens", JSON, nullable=False),
+    # float32, little endian, layers x heads x segments: share of attention, averaged over the response's tokens.
+    Column("masses", LargeBinary, nullable=False),
+    # The prompt token by token: [[segment, text], …] (null where texts are left out), and float32 averaged over layers,
+    # heads and the response's tokens.
+    Column("words", JSON),
+    Column("weights", LargeBinary, nullable=False),
+    Column("made_at", Float, nullable=False),
+)

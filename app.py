@@ -29,6 +29,7 @@ chosen = st.navigation(
             page("latency", "Latency and cost", "timer"),
             page("compare", "Compare", "compare_arrows"),
             page("instances", "Instances", "search"),
+            page("case", "Live case", "forum"),
         ],
         "Studies": [
             page("launch", "Launch", "play_circle"),

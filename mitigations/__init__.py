@@ -3,7 +3,17 @@
 from mitigations.asking import ask_with
 from mitigations.base import Ask, Family, Line, Memory, PostProcessor, Processed, Reply, Revised, Search, State
 from mitigations.context import context_lines
-from mitigations.registry import BrokenPlugin, UnknownMitigation, get, load_plugin, names, register
+from mitigations.prompt_only import PromptOnly
+from mitigations.registry import (
+    BrokenPlugin,
+    UnknownMitigation,
+    get,
+    load_plugin,
+    names,
+    prompt_sections,
+    register,
+    reworded,
+)
 
 __all__ = [
     "Ask",
@@ -13,6 +23,7 @@ __all__ = [
     "Memory",
     "PostProcessor",
     "Processed",
+    "PromptOnly",
     "Reply",
     "Revised",
     "Search",
@@ -23,5 +34,7 @@ __all__ = [
     "get",
     "load_plugin",
     "names",
+    "prompt_sections",
     "register",
+    "reworded",
 ]

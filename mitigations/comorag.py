@@ -53,46 +53,64 @@ class ComoRAG(OneCall):
     def settings(self) -> dict[str, str | int | float | bool]:
         return {**super().settings(), "invite_none": self.invite_none}
 
-    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+    def own_sections(self) -> dict[str, str]:
+        if not self.invite_none:
+            return super().own_sections()
         part = sections(self.prompt)
+        shots = f"\n{SEPARATOR}\n".join(shot.as_outcome() for shot in load_shots() if shot.id in ("S1", "S2", "S4"))
+        used = ("system", "invite_none", "before", "after", "invite_none_closing")
+        return {**{name: part[name] for name in used}, "examples": shots}
+
+    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+        part = self.prompt_sections()
         if not self.invite_none:
             return messages(part["system"], part["closing"], question, memories)
-        shots = f"\n{SEPARATOR}\n".join(shot.as_outcome() for shot in load_shots() if shot.id in ("S1", "S2", "S4"))
-        before = f"{part['before']}\n\n{fenced('examples', shots)}\n\n{part['after']}"
+        before = f"{part['before']}\n\n{fenced('examples', part['examples'])}\n\n{part['after']}"
         system = f"{part['system']}\n\n{part['invite_none']}"
         return messages(system, part["invite_none_closing"], question, memories, before=before)
 
     def parse(self, reply: Reply, evidence: Evidence) -> Parsed:
-        return parse(
-            reply, evidence, threshold=_threshold(evidence.question), labels=("findings", "key findings"),
-            unindexed_threshold=ALIGNED_CLAIM,
-        )  # fmt: skip
+        return parse_findings(reply, evidence)
 
     def lines(self, parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
-        found: list[Line] = []
-        recall = bool(RECALL.search(evidence.question))
-        for entry in parsed.entries:
-            if entry.rejected:
-                parsed.counts[entry.refusal] += 1
-                continue
-            if is_marker(entry.text):
-                continue
-            absent = bool(_NOT_ON_RECORD.search(entry.text))
-            if absent and recall and _speaks_of_the_question(entry, evidence):
-                found.append(Line(entry.text, None, (), True))
-            elif absent or not _is_supported(entry, evidence):
-                parsed.counts["unaligned"] += 1
-            else:
-                text = entry.text
-                if not text or entry.whole:
-                    found += [prepared.stored(number) for number in entry.sources]
-                    continue
-                stored = len(entry.sources) == 1 and evidence.is_verbatim(text, entry.sources[0])
-                parsed.counts["altered"] += not stored
-                found.append(Line(text, prepared.missing_dates(text, entry.sources), entry.sources, not stored))
-        found = newest_of_near_duplicates(found, evidence)
+        found = finding_lines(parsed, prepared, evidence)
         parsed.counts["dropped_over_five"] += max(0, len(found) - MAX_FINDINGS)
         return found[:MAX_FINDINGS]
+
+
+def parse_findings(reply: Reply, evidence: Evidence) -> Parsed:
+    """Reads a reply of findings: lines in words of their own, each with the numbers of its memories."""
+    return parse(
+        reply, evidence, threshold=_threshold(evidence.question), labels=("findings", "key findings"),
+        unindexed_threshold=ALIGNED_CLAIM,
+    )  # fmt: skip
+
+
+def finding_lines(parsed: Parsed, prepared: Prepared, evidence: Evidence) -> list[Line]:
+    """The findings that their memories bear out, with the dates that they don't tell; others are dropped and counted.
+    That something isn't on record may be found where the question asks what is remembered."""
+    found: list[Line] = []
+    recall = bool(RECALL.search(evidence.question))
+    for entry in parsed.entries:
+        if entry.rejected:
+            parsed.counts[entry.refusal] += 1
+            continue
+        if is_marker(entry.text):
+            continue
+        absent = bool(_NOT_ON_RECORD.search(entry.text))
+        if absent and recall and _speaks_of_the_question(entry, evidence):
+            found.append(Line(entry.text, None, (), True))
+        elif absent or not _is_supported(entry, evidence):
+            parsed.counts["unaligned"] += 1
+        else:
+            text = entry.text
+            if not text or entry.whole:
+                found += [prepared.stored(number) for number in entry.sources]
+                continue
+            stored = len(entry.sources) == 1 and evidence.is_verbatim(text, entry.sources[0])
+            parsed.counts["altered"] += not stored
+            found.append(Line(text, prepared.missing_dates(text, entry.sources), entry.sources, not stored))
+    return newest_of_near_duplicates(found, evidence)
 
 
 def _threshold(question: str) -> float:

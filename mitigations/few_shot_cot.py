@@ -39,10 +39,14 @@ class FewShotCoT(OneCall):
     def prompt_files(self) -> tuple[str, ...]:
         return ("common", "few_shot_cot", "shots")
 
-    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+    def own_sections(self) -> dict[str, str]:
         part = sections(self.prompt)
         shots = f"\n{SEPARATOR}\n".join(shot.as_reasoning() for shot in load_shots())
-        before = f"{part['before']}\n\n{fenced('examples', shots)}\n\n{part['after']}"
+        return {**{name: part[name] for name in ("system", "many", "before", "after", "closing")}, "examples": shots}
+
+    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+        part = self.prompt_sections()
+        before = f"{part['before']}\n\n{fenced('examples', part['examples'])}\n\n{part['after']}"
         system = f"{part['system']}\n\n{part['many']}" if len(memories) > MANY else part["system"]
         return messages(system, part["closing"], question, memories, before=before)
 
@@ -88,8 +92,11 @@ class FewShotCoTOriginal(Method):
     def prompt_files(self) -> tuple[str, ...]:
         return ("common", "few_shot_cot")
 
+    def own_sections(self) -> dict[str, str]:
+        return {"preface": sections("few_shot_cot")["preface"]}
+
     async def process(
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
     ) -> Processed:
         prepared = prepare(memories)
-        return prepared.pass_through(preface=sections("few_shot_cot")["preface"] if prepared.memories else "")
+        return prepared.pass_through(preface=self.prompt_sections()["preface"] if prepared.memories else "")

@@ -62,13 +62,17 @@ class MARAGPerMemory(MARAG):
     def settings(self) -> dict[str, str | int | float | bool]:
         return {**super().settings(), "per_memory": True}
 
+    def own_sections(self) -> dict[str, str]:
+        part = sections(self.prompt)
+        return {name: part[name] for name in ("system", "one_closing")}
+
     async def process(
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
     ) -> Processed:
         prepared = prepare(memories)
         if not prepared.memories:
             return prepared.pass_through()
-        part = sections(self.prompt)
+        part = self.prompt_sections()
         tasks = [
             asyncio.ensure_future(
                 ask(

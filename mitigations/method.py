@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, Self
 
 from mitigations import parsing
 from mitigations.base import Ask, Family, Line, Memory, Processed, Reply, Revised, Search
@@ -29,6 +31,8 @@ class Method(ABC):
     revises = False
     response: ResponseTo = "kept"
     """What the response is made of; a quote reckons with it."""
+    rewordings: Mapping[str, str] = MappingProxyType({})
+    """Sections of the prompt, by name, that `reworded` put in the place of its own."""
 
     def __init__(self, name: str, family: Family, label: str, *, calls: int = 0) -> None:
         self.name = name
@@ -45,14 +49,42 @@ class Method(ABC):
         """What, beside prompts and parser, determines an outcome."""
         return {}
 
+    def own_sections(self) -> dict[str, str]:
+        """The pieces of its prompt as they are written, by name: what may be worded otherwise."""
+        return {}
+
+    def prompt_sections(self) -> dict[str, str]:
+        """The pieces of its prompt as they are sent, by name."""
+        return {**self.own_sections(), **self.rewordings}
+
+    def reworded(self, sections: Mapping[str, str]) -> Self:
+        """A copy that says `sections` (text by name, taken as it is) in the place of its own; this one stays as it is.
+
+        Raises ValueError for a section that it doesn't have, naming those that it has, and for a blank one.
+        """
+        own = self.own_sections()
+        for name, text in sections.items():
+            if name not in own:
+                known = f"it has {', '.join(own)}" if own else "it has none"
+                raise ValueError(f"{self.name} has no prompt section '{name}': {known}")
+            if not text.strip():
+                raise ValueError(f"the section '{name}' of {self.name}'s prompt is blank: write what the model is told")
+        worded = {**self.rewordings, **sections}
+        made = copy.copy(self)
+        made.__dict__.pop("prompt_sha256", None)
+        made.rewordings = MappingProxyType({name: text for name, text in worded.items() if text != own[name]})
+        return made
+
     @cached_property
     def prompt_sha256(self) -> str:
-        """sha256 over name, prompt files, settings and the parser's version."""
+        """sha256 over name, prompt files, settings, what is reworded, and the parser's version."""
         digest = hashlib.sha256()
         known = {"name": self.name, "parser": parsing.VERSION, **self.settings()}
         digest.update(json.dumps(known, sort_keys=True).encode())
         for name in self.prompt_files:
             digest.update(b"\0" + name.encode() + b"\0" + (PROMPTS / f"{name}.txt").read_bytes())
+        if self.rewordings:
+            digest.update(b"\0reworded\0" + json.dumps(dict(self.rewordings), sort_keys=True).encode())
         return digest.hexdigest()
 
     @abstractmethod
@@ -96,9 +128,13 @@ class OneCall(Method):
             "sections": f"{self.system_section} {self.closing_section}",
         }
 
-    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
-        """What the model is sent: (role, content) pairs."""
+    def own_sections(self) -> dict[str, str]:
         part = sections(self.prompt)
+        return {name: part[name] for name in (self.system_section, self.closing_section)}
+
+    def messages(self, question: str, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+        """What the model is sent, made of `prompt_sections`: (role, content) pairs."""
+        part = self.prompt_sections()
         return messages(part[self.system_section], part[self.closing_section], question, memories)
 
     async def process(

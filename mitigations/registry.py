@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,7 @@ from mitigations.comorag import ComoRAG
 from mitigations.empty import Empty
 from mitigations.few_shot_cot import FewShotCoT, FewShotCoTOriginal
 from mitigations.marag import MARAG, MARAGPerMemory
+from mitigations.method import Method
 from mitigations.none import NoMitigation
 from mitigations.reminder import Reminder, ReminderOriginal
 from mitigations.self_critic import SelfCritic, SelfCriticOriginal
@@ -60,6 +62,25 @@ def get(name: str) -> PostProcessor:
 def names() -> tuple[str, ...]:
     """All known names: the package's in the paper's order, controls, variants, then plugins and installed packages."""
     return tuple(dict.fromkeys((*_methods, *_installed())))
+
+
+def prompt_sections(method: PostProcessor) -> dict[str, str]:
+    """The pieces of a method's prompt that `reworded` can put in other words, text by name; empty for a method without
+    a prompt, and for one that isn't built on `mitigations.method.Method`."""
+    return method.prompt_sections() if isinstance(method, Method) else {}
+
+
+def reworded(method: PostProcessor, sections: Mapping[str, str]) -> PostProcessor:
+    """The method with prompt sections worded otherwise: a copy of the same name with another `prompt_sha256`, known to
+    no registry. `method` itself stays as it is, and is the result where nothing differs.
+
+    Raises ValueError for a section that it doesn't have, naming those that it has, and for a blank one.
+    """
+    if all(prompt_sections(method).get(name) == text for name, text in sections.items()):
+        return method
+    if not isinstance(method, Method):
+        raise ValueError(f"{method.name} has no prompt that can be worded otherwise")
+    return method.reworded(sections)
 
 
 def load_plugin(path: Path | str) -> tuple[str, ...]:

@@ -39,8 +39,11 @@ class ReminderOriginal(Method):
     def prompt_files(self) -> tuple[str, ...]:
         return ("common", "reminder")
 
+    def own_sections(self) -> dict[str, str]:
+        return {"note": sections("reminder")["note"]}
+
     async def process(
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
     ) -> Processed:
         prepared = prepare(memories)
-        return prepared.pass_through(note=sections("reminder")["note"] if prepared.memories else "")
+        return prepared.pass_through(note=self.prompt_sections()["note"] if prepared.memories else "")

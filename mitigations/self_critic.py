@@ -66,6 +66,7 @@ class SelfCritic(Method):
     """
 
     revises = True
+    used_sections: tuple[str, ...] = ("task", "closing")
 
     def __init__(self, name: str = "self-critic", label: str = "Self-Critic", *, max_tokens: int = 512) -> None:
         super().__init__(name, "revision", label, calls=1)
@@ -77,6 +78,10 @@ class SelfCritic(Method):
 
     def settings(self) -> dict[str, Setting]:
         return {"max_tokens": self.max_tokens}
+
+    def own_sections(self) -> dict[str, str]:
+        part = sections("self_critic")
+        return {name: part[name] for name in self.used_sections}
 
     async def process(
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None
@@ -90,7 +95,7 @@ class SelfCritic(Method):
         prepared = prepare(memories)
         if not prepared.memories or not draft.strip():
             return Revised("unchanged", draft)
-        part = sections("self_critic")
+        part = self.prompt_sections()
         user = "\n\n".join(
             (part["task"], _listed(prepared.original), fenced("question", question.strip()),
              fenced("draft", draft.strip()), part["closing"])
@@ -105,6 +110,7 @@ class SelfCriticOriginal(SelfCritic):
     It aims at following preferences, so it is a control for OP-Bench. 300 and 500 tokens as in the original.
     """
 
+    used_sections = ("original_answer", "original_critique", "original_revision")
     critique_tokens = 300
 
     def __init__(self, name: str = "self-critic-original", *, max_tokens: int = 500) -> None:
@@ -120,7 +126,7 @@ class SelfCriticOriginal(SelfCritic):
         prepared = prepare(memories)
         if not prepared.memories or not draft.strip():
             return Revised("unchanged", draft)
-        part = sections("self_critic")
+        part = self.prompt_sections()
         opening = f"{part['original_answer']}\n\n{_listed(prepared.original)}\n\n{question.strip()}"
         turns = _with_system(system, [("user", opening), ("assistant", draft), ("user", part["original_critique"])])
         critique = await ask(turns, max_tokens=self.critique_tokens, temperature=0.0)

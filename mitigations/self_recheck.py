@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 from mitigations.base import Ask, Line, Memory, Processed, Reply, Search
 from mitigations.context import Prepared, prepare
@@ -114,6 +115,15 @@ class SelfReCheckTwice(SelfReCheck):
 
     def settings(self) -> dict[str, str | int | float | bool]:
         return {**super().settings(), "passes": 2}
+
+    def own_sections(self) -> dict[str, str]:
+        return {**self.topic.own_sections(), **super().own_sections()}
+
+    def reworded(self, sections: Mapping[str, str]) -> Self:
+        made = super().reworded(sections)
+        worded = made.prompt_sections()
+        made.topic = self.topic.reworded({name: worded[name] for name in self.topic.own_sections()})
+        return made
 
     async def process(
         self, question: str, memories: Sequence[Memory], ask: Ask, search: Search | None = None

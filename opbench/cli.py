@@ -13,6 +13,7 @@ from opbench.commands import (
     data,
     gateway,
     instances,
+    mechanism,
     memory,
     models,
     plugins,
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(memory.app, name="memory")
+app.add_typer(mechanism.app, name="mechanism")
 models.add(app)
 run.add(app)
 plugins.add(app)

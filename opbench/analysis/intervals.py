@@ -205,7 +205,7 @@ class _Replicates:
             rng=np.random.default_rng(SEED),
         ).bootstrap_distribution
         return [
-            _interval(float(value), float(error), distances, n_users)
+            interval_of(float(value), float(error), distances, n_users)
             for value, error, distances in zip(values, errors, drawn, strict=True)
         ]
 
@@ -234,14 +234,20 @@ class _Replicates:
         places = picked + size * np.arange(batch)[:, None]
         times = np.bincount(places.ravel(), minlength=batch * size).reshape(batch, size).astype(np.float64)
         value, error = self.measure(times)
-        apart = np.abs(value - centres[:, None])
-        apart[apart < _NOTHING] = 0.0
-        far = np.minimum(apart / np.maximum(error, _NOTHING / _FAR), _FAR)
         whole = ((times @ self.counts) > 0).all(axis=-1)
-        return np.where(whole, np.where(np.isnan(far), _FAR, far), -1.0)
+        return np.where(whole, in_errors(value, error, centres), -1.0)
 
 
-def _interval(value: float, error: float, drawn: Floats, n_users: int) -> Interval:
+def in_errors(value: Floats, error: Floats, centres: Floats) -> Floats:
+    """|t*| (questions × replicates) of values with their errors; as far as can be where a value isn't defined."""
+    apart = np.abs(value - centres[:, None])
+    apart[apart < _NOTHING] = 0.0
+    far = np.minimum(apart / np.maximum(error, _NOTHING / _FAR), _FAR)
+    return np.where(np.isnan(far), _FAR, far)
+
+
+def interval_of(value: float, error: float, drawn: Floats, n_users: int) -> Interval:
+    """The interval of a statistic (no difference: 0) from the |t*| of its replicates; negative ones are left out."""
     if math.isnan(value):
         return Interval.missing("the statistic isn't defined", n_users)
     if error < _NOTHING:

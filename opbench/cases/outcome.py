@@ -72,8 +72,10 @@ class Outcome(_Frozen):
     cost_usd: float | None = 0.0
     """By list price; None when a price isn't known."""
     error_kind: str | None = None
-    """As in `ModelErrorKind`, or `memory`, `internal`."""
+    """As in `ModelErrorKind`, or `memory`, `usage` (the column asks for what doesn't exist), `internal`."""
     error: str | None = None
+    retrying: str | None = None
+    """While it waits to ask an endpoint again: what was wrong and for how long, e.g. `rate_limit: again in 4 s`."""
     first_text_ms: float | None = None
     """From the start of the case to the column's first text of a model; None for none."""
     total_ms: float | None = None

@@ -96,6 +96,9 @@ class CaseSpec(_Frozen):
     judge: str = "offline"
     judge_pack: Literal["auto", "own", "official"] = "auto"
     embedder: str = "minilm"
+    extractor: str | None = None
+    """Registry name of the model that memory systems extract with; None: each column's own model, as in a study of that
+    model alone."""
     subtype: str = "fully-irrelevant"
     """What the answer is judged as: one of OP_SUBTYPES, or for a LoCoMo instance its category. For a free question
     somebody chooses it."""

@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,12 +27,16 @@ from opbench.models.embeddings import Embedded, Vectors
 from opbench.models.failures import Failure, explain, from_exception, scrub, storable
 from opbench.models.registry import ModelSpec, Registry, Spec
 from opbench.models.replies import chat_result, decode, embedding_tokens, vectors
+from opbench.models.streaming import DONE, Assembly, Hearing, OnAnew, OnText, events
 from opbench.types import ChatRequest, ChatResult
 
 T = TypeVar("T")
 _LONGEST_NAME = 200
 #: Signs of a key that is taken out of answers too: what local servers are given as a key may be any word.
 _SHORTEST_SECRET = 16
+_STREAM_TYPE = "text/event-stream"
+_NOT_IMPLEMENTED = 501
+_GRACE_S = 0.2
 OnRetry = Callable[[str, ModelErrorKind, float], None]
 """Called before each wait with the model's name, what went wrong, and the seconds of waiting."""
 
@@ -75,6 +79,8 @@ class ModelClient:
         self._open: dict[str, openai.AsyncOpenAI] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._places: dict[str, asyncio.Semaphore] = {}
+        self._unstreamed: set[str] = set()
+        """Endpoints that refuse to stream."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,8 +98,14 @@ class ModelClient:
                 stack.push_async_callback(connection.close)
             self._open.clear()
 
-    async def complete(self, request: ChatRequest) -> ChatResult:
+    async def complete(
+        self, request: ChatRequest, on_text: OnText | None = None, on_anew: OnAnew | None = None
+    ) -> ChatResult:
         """The model's answer. A blank one is an answer: `text` is then `""`, and `finish_reason` says more.
+
+        With `on_text` the answer is streamed where the endpoint can: it takes the text piece by piece, in order; after
+        `on_anew` the pieces begin again. In the end they are the result's text, and the result is the same as without;
+        `duration_ms` is the time until the last piece. Both are called in the event loop's thread.
 
         Raises UsageError for an unknown model, ModelError when it failed for good.
         """
@@ -106,13 +118,76 @@ class ModelClient:
             began = time.perf_counter()
             reply = await create(**body)
             data = decode(self._said(spec, reply.text), reply.headers)
-            duration_ms = (time.perf_counter() - began) * 1000
-            if isinstance(data.get("model"), str):
-                self.stats.answered_as[spec.name].add(storable(data["model"])[:_LONGEST_NAME])
-            return chat_result(data, duration_ms)
+            return self._chat_result(spec, data, (time.perf_counter() - began) * 1000)
 
-        result, attempts = await self._persist(spec, ask)
+        if on_text is None:
+            result, attempts = await self._persist(spec, ask)
+            return replace(result, attempts=attempts)
+        hearing = Hearing(on_text, on_anew, self._secret(spec))
+
+        async def listen(connection: openai.AsyncOpenAI) -> ChatResult:
+            hearing.begin()
+            if _id(spec) in self._unstreamed:
+                result = await ask(connection)
+            else:
+                try:
+                    result = await self._streamed(spec, connection, body, hearing)
+                except (Failure, openai.APIStatusError) as error:
+                    failure = error if isinstance(error, Failure) else from_exception(error)
+                    refused = failure.kind == "bad_request" or failure.status == _NOT_IMPLEMENTED
+                    if hearing.told or not (refused or failure.kind == "bad_reply"):
+                        raise
+                    # What it refuses may be the streaming, or that the usage is asked for.
+                    self.stats.requests += 1
+                    result = await ask(connection)
+                    if refused:
+                        self._unstreamed.add(_id(spec))
+            hearing.end(result.text)
+            return result
+
+        result, attempts = await self._persist(spec, listen)
         return replace(result, attempts=attempts)
+
+    async def _streamed(
+        self, spec: ModelSpec, connection: openai.AsyncOpenAI, body: dict[str, Any], hearing: Hearing
+    ) -> ChatResult:
+        create = connection.chat.completions.with_streaming_response.create
+        began = time.perf_counter()
+        async with create(**body, stream=True, stream_options={"include_usage": True}) as reply:
+            if _STREAM_TYPE in reply.headers.get("content-type", ""):
+                ended, data = await self._assemble(spec, reply.iter_lines(), reply.headers, hearing)
+            else:
+                # It doesn't stream, and says nothing of it.
+                data = decode(self._said(spec, await reply.text()), reply.headers)
+                ended = time.perf_counter()
+        return self._chat_result(spec, data, (ended - began) * 1000)
+
+    async def _assemble(
+        self, spec: ModelSpec, lines: AsyncIterator[str], headers: Mapping[str, str], hearing: Hearing
+    ) -> tuple[float, dict[str, Any]]:
+        """(when the answer was whole, the reply in one piece)."""
+        assembly = Assembly(hearing)
+        ended = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                async for event in events(lines):
+                    if ended is not None:
+                        continue
+                    if event.strip() == DONE:
+                        assembly.done, ended = True, time.perf_counter()
+                        # Read to its end, the connection serves the next request; nobody waits long for that.
+                        limit.reschedule(asyncio.get_running_loop().time() + _GRACE_S)
+                    else:
+                        assembly.add(decode(self._said(spec, event), headers))
+        except (TimeoutError, httpx2.HTTPError):
+            if ended is None:
+                raise
+        return ended or time.perf_counter(), assembly.reply()
+
+    def _chat_result(self, spec: ModelSpec, data: dict[str, Any], duration_ms: float) -> ChatResult:
+        if isinstance(data.get("model"), str):
+            self.stats.answered_as[spec.name].add(storable(data["model"])[:_LONGEST_NAME])
+        return chat_result(data, duration_ms)
 
     async def embed(self, name: str, texts: Sequence[str]) -> Embedded:
         """Vectors from an endpoint, (0, 0) for no texts, and the tokens that it counted.
@@ -228,10 +303,15 @@ class ModelClient:
             )
         return key
 
+    def _secret(self, spec: Spec) -> str | None:
+        """The key, where it is one that must not be seen in an answer."""
+        key = self._key(spec)
+        return None if key is None or len(key) < _SHORTEST_SECRET else key
+
     def _said(self, spec: Spec, reply: str) -> str:
         """A reply without the key, should the endpoint quote it in an answer."""
-        key = self._key(spec)
-        if key is None or len(key) < _SHORTEST_SECRET:
+        key = self._secret(spec)
+        if key is None:
             return reply
         return reply.replace(key, "[key]").replace(key.replace("/", r"\/"), "[key]")
 

@@ -14,11 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import select
 
 from opbench.errors import ModelError
+from opbench.models.streaming import OnAnew, OnText
 from opbench.store.database import Store
 from opbench.store.schema import calls as calls_table
 from opbench.store.writing import CallRow, save_calls
@@ -49,6 +50,60 @@ class Stats:
     """Calls whose cost isn't known, by model: it has no price, or its endpoint tells no token counts."""
 
 
+class Listen(Protocol):
+    """As `Complete`, and tells the text as it comes."""
+
+    def __call__(self, request: ChatRequest, on_text: OnText, on_anew: OnAnew) -> Awaitable[ChatResult]: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Listener:
+    """One who waits for an answer and wants its text as it comes."""
+
+    on_text: OnText
+    on_anew: OnAnew | None
+    told: list[str] = field(default_factory=list)
+
+    def text(self, piece: str) -> None:
+        self.told.append(piece)
+        self.on_text(piece)
+
+    def anew(self) -> None:
+        if self.told:
+            self.told = []
+            if self.on_anew is not None:
+                self.on_anew()
+
+    def whole(self, text: str) -> None:
+        """This is the answer, whatever came of it before."""
+        if "".join(self.told) != text:
+            self.anew()
+            self.text(text)
+
+
+@dataclass(eq=False, slots=True)
+class _Flow:
+    """The text of one call under way, for all who wait for it."""
+
+    listeners: list[_Listener] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+
+    def join(self, listener: _Listener) -> None:
+        if self.pieces:
+            listener.text("".join(self.pieces))
+        self.listeners.append(listener)
+
+    def text(self, piece: str) -> None:
+        self.pieces.append(piece)
+        for listener in self.listeners:
+            listener.text(piece)
+
+    def anew(self) -> None:
+        self.pieces = []
+        for listener in self.listeners:
+            listener.anew()
+
+
 class CallStore:
     """Answers calls from the store, from a request under way, or by making them."""
 
@@ -59,22 +114,37 @@ class CallStore:
         identity: Callable[[str], dict[str, str]],
         cost: Callable[[str, int | None, int | None], float | None],
         concurrency: Callable[[str], int],
+        listen: Listen | None = None,
     ) -> None:
         """By model name: `identity` is what determines its answers, `concurrency` how many requests it gets at a time.
 
-        `cost` gives the dollars of (model, tokens in, tokens out).
+        `cost` gives the dollars of (model, tokens in, tokens out). `listen` answers as `complete` does, for those who
+        want the text as it comes; without it they get the text in one piece.
         """
         self._store = store
         self._complete = complete
         self._identity = identity
         self._cost = cost
         self._concurrency = concurrency
+        self._listen = listen
         self._under_way: dict[str, asyncio.Task[tuple[CallRow, bool]]] = {}
+        self._flows: dict[str, _Flow] = {}
         self._unwritten: dict[str, CallRow] = {}
         self.stats = Stats()
 
-    async def chat(self, request: ChatRequest, salt: str = "", *, kind: str = "chat") -> tuple[CallRow, bool]:
+    async def chat(
+        self,
+        request: ChatRequest,
+        salt: str = "",
+        *,
+        kind: str = "chat",
+        on_text: OnText | None = None,
+        on_anew: OnAnew | None = None,
+    ) -> tuple[CallRow, bool]:
         """The answer and whether it was reused. `salt` keeps a latency probe's calls apart from all others.
+
+        `on_text` takes the text as it comes; after `on_anew` it begins again, and in the end it is the row's response.
+        A stored answer comes in one piece, so does one under way that was begun for somebody who doesn't listen.
 
         `kind` is what a call that is made now is kept as: `library` for a memory library's, which may be ten times as
         long as a study's own, so that quotes don't take one for the other. Its key is the same.
@@ -90,8 +160,8 @@ class CallStore:
         identity = self._identity(request.model)
         key = call_key("chat", {"model": identity, "request": body, "salt": salt})
 
-        async def make() -> CallRow:
-            result, cost_usd = await self._ask(request)
+        async def make(flow: _Flow) -> CallRow:
+            result, cost_usd = await self._ask(request, flow)
             return CallRow(
                 key=key,
                 kind=kind,
@@ -108,14 +178,18 @@ class CallStore:
                 concurrency=self._concurrency(request.model),
             )
 
-        return await self._once(key, make)
+        return await self._once(key, make, None if on_text is None else _Listener(on_text, on_anew))
 
-    async def _ask(self, request: ChatRequest) -> tuple[ChatResult, float | None]:
+    async def _ask(self, request: ChatRequest, flow: _Flow) -> tuple[ChatResult, float | None]:
         """The answer, and what it cost with the blank ones before it."""
         attempts = 0
         costs: list[float | None] = []
         for remaining in range(_BLANK_RETRIES, -1, -1):
-            result = await self._complete(request)
+            flow.anew()
+            if flow.listeners and self._listen is not None:
+                result = await self._listen(request, flow.text, flow.anew)
+            else:
+                result = await self._complete(request)
             attempts += result.attempts
             costs.append(self._book(request.model, result))
             # A blank may be a hiccup of the endpoint; said three times, it is the model's answer.
@@ -142,7 +216,7 @@ class CallStore:
         """A retrieval, kept like a call: one serves all post-processors of a memory system."""
         key = call_key("retrieval", {**identity, "salt": salt})
 
-        async def make() -> CallRow:
+        async def make(flow: _Flow) -> CallRow:
             start = time.perf_counter()
             found = await search()
             taken = (time.perf_counter() - start) * 1000
@@ -163,35 +237,68 @@ class CallStore:
 
         return await self._once(key, make)
 
-    async def _once(self, key: str, make: Callable[[], Awaitable[CallRow]]) -> tuple[CallRow, bool]:
+    async def _once(
+        self, key: str, make: Callable[[_Flow], Awaitable[CallRow]], listener: _Listener | None = None
+    ) -> tuple[CallRow, bool]:
         if (kept := self._unwritten.get(key)) is not None:
             self.stats.reused += 1
+            if listener is not None:
+                listener.whole(kept.response)
             return kept, True
         if (task := self._under_way.get(key)) is not None:
-            row, _ = await asyncio.shield(task)
+            row, _ = await self._wait(key, task, listener)
             self.stats.reused += 1
             return row, True
-        task = asyncio.ensure_future(self._find_or_make(key, make))
+        self._flows[key] = _Flow()
+        task = asyncio.ensure_future(self._find_or_make(key, make, self._flows[key]))
         self._under_way[key] = task
-        task.add_done_callback(lambda done: self._under_way.pop(key, None))
-        row, made = await asyncio.shield(task)
+        task.add_done_callback(lambda done: self._forget(key))
+        row, made = await self._wait(key, task, listener)
         if made:
             self.stats.made += 1
         else:
             self.stats.reused += 1
         return row, not made
 
-    async def _find_or_make(self, key: str, make: Callable[[], Awaitable[CallRow]]) -> tuple[CallRow, bool]:
+    async def _wait(
+        self, key: str, task: asyncio.Task[tuple[CallRow, bool]], listener: _Listener | None
+    ) -> tuple[CallRow, bool]:
+        if listener is None:
+            return await asyncio.shield(task)
+        flow = self._flows[key]
+        flow.join(listener)
+        try:
+            row, made = await asyncio.shield(task)
+        finally:
+            flow.listeners.remove(listener)
+        listener.whole(row.response)
+        return row, made
+
+    def _forget(self, key: str) -> None:
+        self._under_way.pop(key, None)
+        self._flows.pop(key, None)
+
+    async def _find_or_make(
+        self, key: str, make: Callable[[_Flow], Awaitable[CallRow]], flow: _Flow
+    ) -> tuple[CallRow, bool]:
         found = await asyncio.to_thread(self._find, key)
         if found is not None:
             return found, False
         try:
-            row = await make()
+            row = await make(flow)
         except ModelError:
             self.stats.failed += 1
             raise
         self._unwritten[key] = row
         return row, True
+
+    async def aclose(self) -> None:
+        """Cancel the calls under way, so that their connections close; whoever waits for one is cancelled with it. What
+        is finished stays at hand to be kept."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _find(self, key: str) -> CallRow | None:
         return self._find_all([key]).get(key)
@@ -221,6 +328,14 @@ class CallStore:
         """
         if rows:
             await asyncio.to_thread(save_calls, self._store, rows)
+
+    async def keep_all(self) -> None:
+        """Write all calls that are at hand, whoever asked for them.
+
+        Raises:
+            StoreError: the store can't be written; the calls stay at hand.
+        """
+        await self.keep(list(self._unwritten))
 
     async def keep(self, keys: Sequence[str]) -> None:
         """Write calls now that no record may ever rest on: a memory library's.

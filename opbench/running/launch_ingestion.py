@@ -1,36 +1,19 @@
-"""Starting `opbench memory ingest` as a detached process, and stopping it: for a page, which watches the manifests.
-
-A started process holds a lock for its life, so whether it is still there is asked of the lock: its number alone may
-have been given to another by then.
-"""
+"""Starting `opbench memory ingest` as a detached process, and stopping it: for a page, which watches the manifests."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
-import os
 import shlex
-import signal
-import subprocess
-import sys
-import threading
-import time
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import SecretStr
 
 from opbench.errors import UsageError
-from opbench.memories.locking import is_locked
-from opbench.settings import ROOT, settings
+from opbench.running.detached import Detached, Detachment, last_lines
 
-#: Ended processes whose last words are kept.
-_KEPT = 5
-_LOG_BYTES = 20_000
+_DETACHED = Detachment("ingest", "ingestions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +64,7 @@ class Started:
 
     def last_words(self, lines: int = 12) -> list[str]:
         """The last lines of what it wrote; none when nothing was written."""
-        try:
-            with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - _LOG_BYTES))
-                return log.read().decode("utf-8", "replace").splitlines()[-lines:]
-        except OSError:
-            return []
+        return last_lines(self.log, lines)
 
 
 def launch(order: Order, keys: Mapping[str, SecretStr] | None = None) -> Started:
@@ -105,50 +83,19 @@ def launch(order: Order, keys: Mapping[str, SecretStr] | None = None) -> Started
                 f"process {other.pid} is ingesting {', '.join(sorted({*order.systems} & {*other.order.systems}))} "
                 "already. Wait for it, or stop it first."
             )
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    folder, log = _folder(), settings().home / "logs" / f"ingest-{name}.log"
-    environment = dict(os.environ) | {each: key.get_secret_value() for each, key in (keys or {}).items()}
-    try:
-        for each in (folder, log.parent):
-            each.mkdir(parents=True, exist_ok=True)
-        with _held(folder / f"{name}.lock") as lock, log.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "opbench", *order.arguments()],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
-        begun = time.time()
-        known = {"pid": process.pid, "started_at": begun, "log": str(log), "order": asdict(order)}
-        part = folder / f"{name}.part"
-        part.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
-        part.replace(folder / f"{name}.json")
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename or settings().home}: can't be written ({error.strerror or error}), so nothing was "
-            "started. Mend that, or set OPBENCH_HOME to another folder."
-        ) from error
-    # Whoever starts a process must wait for it: else a dead one stays as a zombie.
-    threading.Thread(target=process.wait, name=f"ingest-{name}", daemon=True).start()
-    _forget_old()
-    return Started(name, order, process.pid, begun, log, working=True)
+    made = _DETACHED.start(order.arguments(), asdict(order), keys)
+    return Started(made.id, order, made.pid, made.started_at, made.log, working=True)
 
 
 def started() -> list[Started]:
     """The processes that were started here, newest first; some that ended are among them."""
-    found = [_read(file) for file in sorted(_folder().glob("*.json"), reverse=True)]
+    found = [_started(each) for each in _DETACHED.started()]
     return [each for each in found if each is not None]
 
 
 def stop(process: Started) -> None:
     """Ask a process to end; what was ingested stays, and the session in flight is done again next time."""
-    if is_locked(_folder() / f"{process.id}.lock"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
+    _DETACHED.stop(process.id, process.pid)
 
 
 def _overlap(one: Order, other: Order) -> bool:
@@ -156,40 +103,10 @@ def _overlap(one: Order, other: Order) -> bool:
     return users and bool({*one.systems} & {*other.systems})
 
 
-def _folder() -> Path:
-    return settings().home / "ingestions"
-
-
-@contextlib.contextmanager
-def _held(file: Path) -> Iterator[int]:
-    """A lock that lasts until the last process that inherited it has ended."""
-    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+def _started(found: Detached) -> Started | None:
+    """None when its order is damaged."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lock
-    finally:
-        os.close(lock)
-
-
-def _read(file: Path) -> Started | None:
-    """The process that the file tells of; None when the file is damaged or gone."""
-    try:
-        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        order = known["order"]
-        values = order | {"systems": tuple(order["systems"]), "users": tuple(order["users"])}
-        return Started(
-            file.stem,
-            Order(**values),
-            int(known["pid"]),
-            float(known["started_at"]),
-            Path(known["log"]),
-            is_locked(file.with_suffix(".lock")),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        values = found.order | {name: tuple(found.order[name]) for name in ("systems", "users")}
+        return Started(found.id, Order(**values), found.pid, found.started_at, found.log, found.working)
+    except (KeyError, TypeError):
         return None
-
-
-def _forget_old() -> None:
-    for each in [process for process in started() if not process.working][_KEPT:]:
-        for file in (*_folder().glob(f"{each.id}.*"), each.log):
-            file.unlink(missing_ok=True)

@@ -10,18 +10,20 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mitigations.base import Line, Memory, PostProcessor, Processed, Reply
-from opbench.errors import MemoryFault, ModelError, StoreError
+from mitigations.base import Line, Memory, PostProcessor, Processed, Reply, Search
+from opbench.errors import MemoryFault, ModelError, StoreError, UsageError
 from opbench.judges.base import Evidence, Judge
 from opbench.protocol import by_memos, judged_metric
 from opbench.running.calls import CallStore
 from opbench.running.response_prompts import answer_messages, answer_system, answer_temperature, memory_blocks
 from opbench.running.retrieval import Retrieval
+from opbench.running.speaking import Speech
+from opbench.running.watching import Stage, Watch
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
 from opbench.types import ChatRequest, ChatResult, Corpus, Instance, Message, Score
@@ -83,8 +85,14 @@ class _Stage:
 class Trace:
     """What happened to one instance, as far as it came."""
 
+    found: list[Memory] = field(default_factory=list)
+    """As retrieved, or given."""
     retrieved: list[Memory] = field(default_factory=list)
+    """Of these, what isn't left out."""
     context: Sequence[Memory | Line] = ()
+    note: str = ""
+    preface: str = ""
+    """What the post-processor adds to the response's prompt, at its end and before all else."""
     response: str = ""
     finish_reason: str | None = None
     draft: str | None = None
@@ -138,39 +146,80 @@ class Pipeline:
             scores=scores,
         )
 
-    async def respond(self, configuration: Configuration, instance: Instance, trace: Trace) -> None:
-        """Fill the trace up to the response.
+    async def respond(
+        self,
+        configuration: Configuration,
+        instance: Instance,
+        trace: Trace,
+        watch: Watch | None = None,
+        *,
+        given: Sequence[Memory] | None = None,
+        without: Collection[int] = (),
+        repeat: int = 0,
+    ) -> None:
+        """Fill the trace up to the response. `watch` looks on, and has the calls streamed.
+
+        `given` memories stand in the place of a retrieval. `without` are 1-based numbers of memories, in rank order,
+        that are left out before the post-processor; should it search by itself, it doesn't find them either. `repeat`
+        is the number of the response's draw, where the temperature isn't 0.
 
         Raises:
             ModelError: a call failed for good, or the model answered nothing.
             MemoryFault: the memory system failed.
+            UsageError: there is no memory of a number in `without`.
         """
-        probe = f"{self.tools.run_id}/{configuration.label}/{instance.id}"
-        salt = probe if self.tools.study.latency_probe else ""
+        salt = self._salt(configuration, instance)
         method = self.tools.mitigations[configuration.mitigation]
-        note = preface = ""
         async with AsyncExitStack() as stack:
             if configuration.memory != BASE:
-                # Ingestion is no part of the retrieval latency, nor is opening: they happen once a user, whatever is
-                # asked.
-                await stack.enter_async_context(self.tools.retrieval.ready(configuration.memory, instance))
-                trace.retrieved = await self._retrieve(configuration.memory, instance, trace, salt)
+                _begin(watch, "retrieval")
+                if given is not None:
+                    trace.found = list(given)
+                else:
+                    # Ingestion is no part of the retrieval latency, nor is opening: they happen once a user, whatever
+                    # is asked.
+                    await stack.enter_async_context(self.tools.retrieval.ready(configuration.memory, instance))
+                    trace.found = await self._retrieve(configuration.memory, instance, trace, salt)
+                trace.retrieved = _left(trace.found, without)
+                if watch is not None:
+                    watch.retrieved(trace.retrieved)
             trace.context = trace.retrieved
             if configuration.mitigation != NO_MITIGATION and not method.revises:
-                processed = await self._post_process(method, configuration, instance, trace, salt)
+                search = self._search(configuration.memory, instance, trace, given is None)
+                processed = await self._post_process(method, configuration, instance, trace, salt, search, watch)
                 if processed.answer is not None and processed.state != "failed":
                     _answer(method, processed.answer, trace)
                     return
-                note, preface = processed.response_note, processed.response_preface
+                trace.note, trace.preface = processed.response_note, processed.response_preface
+            elif configuration.memory != BASE and watch is not None:
+                watch.processed(trace.context, None, None)
+        await self.answer(configuration, instance, trace, watch, repeat=repeat)
 
+    async def answer(
+        self,
+        configuration: Configuration,
+        instance: Instance,
+        trace: Trace,
+        watch: Watch | None = None,
+        *,
+        repeat: int = 0,
+    ) -> None:
+        """The response to what the trace holds: `context`, `note` and `preface`; then its revision, if the method does
+        that.
+
+        Raises:
+            ModelError: a call failed for good, or the model answered nothing.
+        """
         stage = _Stage()
         study = self.tools.study
-        messages = answer_messages(study, configuration.memory, instance, trace.context, note, preface)
+        salt = self._salt(configuration, instance)
+        messages = answer_messages(study, configuration.memory, instance, trace.context, trace.note, trace.preface)
         if by_memos(study, instance.benchmark):
             # Its libraries take a second to load, which a study by the other protocol shouldn't wait for.
             from opbench.judges.memos_metrics import context_tokens
 
             trace.context_tokens = context_tokens(memory_blocks(instance, trace.context))
+        temperature = answer_temperature(study, instance)
         row = await self._chat(
             stage,
             trace,
@@ -178,7 +227,9 @@ class Pipeline:
             configuration.model,
             messages,
             salt,
-            temperature=answer_temperature(study, instance),
+            temperature=temperature,
+            repeat=repeat if temperature > 0 else 0,
+            speech=_begin(watch, "response"),
         )
         trace.values |= {
             "response_ms": stage.elapsed_ms(),
@@ -195,8 +246,13 @@ class Pipeline:
                 kind="empty",
                 model=configuration.model,
             )
+        method = self.tools.mitigations[configuration.mitigation]
         if method.revises:
-            await self._revise(method, configuration, instance, trace, salt)
+            await self._revise(method, configuration, instance, trace, salt, watch)
+
+    def _salt(self, configuration: Configuration, instance: Instance) -> str:
+        probe = f"{self.tools.run_id}/{configuration.label}/{instance.id}"
+        return probe if self.tools.study.latency_probe else ""
 
     async def _retrieve(self, name: str, instance: Instance, trace: Trace, salt: str) -> list[Memory]:
         retrieval, k = self.tools.retrieval, self.tools.study.k
@@ -211,28 +267,54 @@ class Pipeline:
         trace.values |= {"retrieval_ms": row.duration_ms, "retrieval_reused": stage.reused}
         return [Memory(**found) for found in json.loads(row.response)]
 
-    async def _post_process(
-        self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
-    ) -> Processed:
-        stage = _Stage()
-        ask = _Asking(self, stage, trace, configuration.model, salt)
+    def _search(self, name: str, instance: Instance, trace: Trace, ready: bool) -> Search:
+        """The memory system for a method that searches by itself, `ready` or to be made so. What is left out of the
+        retrieval isn't found."""
+        retrieval = self.tools.retrieval
+        left_out = {(m.text, m.date) for m in trace.found} - {(m.text, m.date) for m in trace.retrieved}
 
         async def search(query: str, k: int = 5) -> list[Memory]:
-            return await self.tools.retrieval.search(configuration.memory, instance, query, k)
+            async with AsyncExitStack() as stack:
+                if not ready:
+                    await stack.enter_async_context(retrieval.ready(name, instance))
+                found = await retrieval.search(name, instance, query, k)
+            return [memory for memory in found if (memory.text, memory.date) not in left_out]
 
+        return search
+
+    async def _post_process(
+        self,
+        method: PostProcessor,
+        configuration: Configuration,
+        instance: Instance,
+        trace: Trace,
+        salt: str,
+        search: Search,
+        watch: Watch | None,
+    ) -> Processed:
+        stage = _Stage()
+        ask = _Asking(self, stage, trace, configuration.model, salt, _begin(watch, "post"))
         processed = await method.process(instance.question, trace.retrieved, ask, search)
         trace.state, trace.state_reason = processed.state, processed.reason
         trace.counts = dict(processed.counts)
         # A method that failed must look like no method: the very context, and so the very call, of `none`.
         trace.context = trace.retrieved if processed.state == "failed" else processed.lines
         self._book_post(stage, trace, processed.called)
+        if watch is not None:
+            watch.processed(trace.context, trace.state, trace.state_reason)
         return processed
 
     async def _revise(
-        self, method: PostProcessor, configuration: Configuration, instance: Instance, trace: Trace, salt: str
+        self,
+        method: PostProcessor,
+        configuration: Configuration,
+        instance: Instance,
+        trace: Trace,
+        salt: str,
+        watch: Watch | None,
     ) -> None:
         stage = _Stage()
-        ask = _Asking(self, stage, trace, configuration.model, salt)
+        ask = _Asking(self, stage, trace, configuration.model, salt, _begin(watch, "post"))
         revised = await method.revise(
             instance.question,
             trace.retrieved,
@@ -267,6 +349,8 @@ class Pipeline:
         *,
         max_tokens: int | None = None,
         temperature: float | None = None,
+        repeat: int = 0,
+        speech: Speech | None = None,
     ) -> CallRow:
         study = self.tools.study
         request = ChatRequest(
@@ -274,8 +358,17 @@ class Pipeline:
             messages=tuple(messages),
             temperature=study.temperature if temperature is None else temperature,
             max_tokens=study.max_tokens if max_tokens is None else max_tokens,
+            repeat=repeat,
         )
-        row = await stage.call(self.tools.calls.chat(request, salt))
+        if speech is None:
+            row = await stage.call(self.tools.calls.chat(request, salt))
+        else:
+            voice = speech.voice()
+            try:
+                pending = self.tools.calls.chat(request, salt, on_text=voice.text, on_anew=voice.anew)
+                row = await stage.call(pending)
+            finally:
+                voice.end()
         trace.uses.append(CallUse(row.key, name, stage.uses[-1][1]))
         return row
 
@@ -334,6 +427,21 @@ class Pipeline:
         }
 
 
+def _begin(watch: Watch | None, stage: Stage) -> Speech | None:
+    if watch is None:
+        return None
+    watch.begun(stage)
+    return Speech(watch, stage)
+
+
+def _left(found: Sequence[Memory], without: Collection[int]) -> list[Memory]:
+    """What is left of the memories without those of the given numbers."""
+    for number in without:
+        if not 1 <= number <= len(found):
+            raise UsageError(f"there is no memory {number} to leave out: there are {len(found)}.")
+    return [memory for number, memory in enumerate(found, 1) if number not in without]
+
+
 def _counts(trace: Trace) -> dict[str, int]:
     tokens = {} if trace.context_tokens is None else {"context_tokens": trace.context_tokens}
     return trace.counts | tokens
@@ -350,8 +458,11 @@ def _answer(method: PostProcessor, answer: str, trace: Trace) -> None:
 class _Asking:
     """The `ask` of a post-processor: through the call store, booked on the post-processing stage."""
 
-    def __init__(self, pipeline: Pipeline, stage: _Stage, trace: Trace, model: str, salt: str) -> None:
+    def __init__(
+        self, pipeline: Pipeline, stage: _Stage, trace: Trace, model: str, salt: str, speech: Speech | None
+    ) -> None:
         self._pipeline, self._stage, self._trace, self._model, self._salt = pipeline, stage, trace, model, salt
+        self._speech = speech
 
     async def __call__(
         self, messages: Sequence[tuple[str, str]], *, max_tokens: int = 512, temperature: float = 0.0
@@ -365,5 +476,6 @@ class _Asking:
             self._salt,
             max_tokens=max_tokens,
             temperature=temperature,
+            speech=self._speech,
         )
         return Reply(row.response, row.finish_reason, row.prompt_tokens, row.completion_tokens, row.duration_ms)

@@ -131,6 +131,7 @@ def call_store(store: Store, registry: Registry, client: ModelClient, at_a_time:
         cache(lambda name: registry.model(name).identity()),
         lambda name, tokens_in, tokens_out: cost(registry.model(name), tokens_in, tokens_out),
         at_a_time,
+        client.complete,
     )
 
 

@@ -126,13 +126,20 @@ def response_messages(
 
     `note` and `preface` are what a method adds at the end and before all else (the `-original` variants).
     """
-    if context:
-        memories = "\n".join(_dated(line.text, line.date) for line in context)
-        user = _fill(_text(f"{benchmark}_with_memory"), memories=memories, question=question)
-    else:
-        user = _fill(_text(f"{benchmark}_without_memory"), question=question)
+    user = "".join(text for _, text in response_pieces(benchmark, question, context))
     user = "\n\n".join(part for part in (preface, user, note) if part)
     return (Message("system", system_prompt(benchmark)), Message("user", user))
+
+
+def response_pieces(
+    benchmark: Benchmark, question: str, context: Sequence[Memory | Line]
+) -> tuple[tuple[str, str], ...]:
+    """The user's message of `response_messages`, without what a method adds, as (name, text): the name is `memories` or
+    `question` where the text is theirs, and empty where it is the prompt's own."""
+    if not context:
+        return _pieces(_text(f"{benchmark}_without_memory"), question=question)
+    memories = "\n".join(_dated(line.text, line.date) for line in context)
+    return _pieces(_text(f"{benchmark}_with_memory"), memories=memories, question=question)
 
 
 def _dated(text: str, date: str | None) -> str:
@@ -140,5 +147,11 @@ def _dated(text: str, date: str | None) -> str:
 
 
 def _fill(template: str, **values: str) -> str:
-    """Replace every `{name}` in one pass, so that braces inside a memory or a question stay what they are."""
-    return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template)
+    return "".join(text for _, text in _pieces(template, **values))
+
+
+def _pieces(template: str, **values: str) -> tuple[tuple[str, str], ...]:
+    """The template with every `{name}` replaced, in one pass, so that braces inside a memory or a question stay what
+    they are."""
+    parts = re.split(r"\{(\w+)\}", template)
+    return tuple((part, values[part]) if place % 2 else ("", part) for place, part in enumerate(parts))

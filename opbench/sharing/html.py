@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -81,9 +82,9 @@ def view_html(sheet: Sheet, *, link: str = "", with_texts: bool = False, made: d
         "tables": tables,
     }
     scripts = [_plotly()] if charts else []
-    scripts.append(_file("view.js"))
+    scripts.append(packaged("view.js"))
     return (
-        _environment()
+        environment()
         .get_template("view.html.jinja")
         .render(
             title=visible(sheet.title or sheet.page),
@@ -94,12 +95,12 @@ def view_html(sheet: Sheet, *, link: str = "", with_texts: bool = False, made: d
             blocks=blocks,
             left_out=left_out,
             warn=with_texts and holds_texts(sheet),
-            facts=_facts(sheet.provenance),
-            details=_details(sheet.provenance),
-            style=Markup(_file("view.css")),
+            facts=facts_of(sheet.provenance),
+            details=details_of(sheet.provenance),
+            style=Markup(packaged("view.css")),
             scripts=[Markup(script) for script in scripts],
             policy=_policy(scripts),
-            data=Markup(_embedded(data)),
+            data=Markup(embedded_json(data)),
             most_rows=MOST_ROWS,
         )
     )
@@ -136,11 +137,13 @@ def _cell(value: object, form: str | None, number: bool) -> dict[str, str]:
     return {"text": text, "kind": "number" if number else "long" if len(text) > _SHORT or "\n" in text else ""}
 
 
-def _facts(provenance: dict[str, object]) -> list[tuple[str, str]]:
+def facts_of(provenance: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Names and values of what is no dictionary, as they are shown."""
     return [(visible(key), cell(value)) for key, value in provenance.items() if not isinstance(value, dict)]
 
 
-def _details(provenance: dict[str, object]) -> list[tuple[str, str]]:
+def details_of(provenance: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Names and indented JSON of the dictionaries."""
     return [
         (visible(key), visible(json.dumps(json_value(value), ensure_ascii=False, indent=2)))
         for key, value in provenance.items()
@@ -148,7 +151,8 @@ def _details(provenance: dict[str, object]) -> list[tuple[str, str]]:
     ]
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def embedded_json(data: Mapping[str, Any]) -> str:
+    """JSON for a script block, which nothing in it can end."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda match: _UNSAFE[match[0]], text)
 
@@ -171,7 +175,8 @@ def _plotly() -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of exported files; text is escaped."""
     return Environment(
         loader=PackageLoader("opbench.sharing", "templates"),
         autoescape=True,
@@ -182,7 +187,8 @@ def _environment() -> Environment:
 
 
 @lru_cache(maxsize=4)
-def _file(name: str) -> str:
-    loader = _environment().loader
+def packaged(name: str) -> str:
+    """A style or script that stands beside the templates."""
+    loader = environment().loader
     assert loader is not None
-    return loader.get_source(_environment(), name)[0]
+    return loader.get_source(environment(), name)[0]

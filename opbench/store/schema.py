@@ -320,7 +320,8 @@ attention = Table(
     # Names of the segments in the order of `masses`, and tokens of each.
     Column("segments", JSON, nullable=False),
     Column("tokens", JSON, nullable=False),
-    # float32, little endian, layers x heads x segments: share of attention, averaged over the response's tokens.
+    # float32, little endian, 2 x layers x heads x segments: share of attention, averaged over the response's tokens,
+    # and from the prompt's last token alone.
     Column("masses", LargeBinary, nullable=False),
     # The prompt token by token: [[segment, text], …] (null where texts are left out), and float32 averaged over layers,
     # heads and the response's tokens.

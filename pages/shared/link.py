@@ -76,6 +76,11 @@ def text(label: str, key: str, **more: Any) -> str:
     return str(st.text_input(label, key=key, bind="query-params", max_chars=200, **more) or "")
 
 
+def long_text(label: str, key: str, **more: Any) -> str:
+    """Free text of several lines, at most 1,000 signs: browsers and servers take no link of any length."""
+    return str(st.text_area(label, key=key, bind="query-params", max_chars=1_000, **more) or "")
+
+
 def number(label: str, low: int, high: int, default: int, key: str, **more: Any) -> int:
     """A whole number from `low` to `high`."""
     for given in st.query_params.get_all(key):

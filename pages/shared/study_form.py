@@ -158,7 +158,7 @@ def _ask_for_extractor(registry: Registry, models: list[str], memories: list[str
         options,
         "extractor",
         default=options[0] if len(models) == 1 or not models else models[0],
-        names=_distinct({name: spec.label for name, spec in registry.models.items()} | {_OWN_MODEL: _OWN_MODEL}),
+        names=distinct({name: spec.label for name, spec in registry.models.items()} | {_OWN_MODEL: _OWN_MODEL}),
         help=f"The model with which {', '.join(memory_systems.label(name) for name in asking)} make memories of the "
         "histories. The same for all models of the study, so that these differ in nothing else.",
         **off,
@@ -290,7 +290,7 @@ def _ask_for_judge(registry: Registry, brought: Mapping[str, str], off: dict[str
         "Judge",
         list(judges),
         "judge",
-        names=_distinct(judges),
+        names=distinct(judges),
         help="The paper's judge is GPT-4o-mini. The offline judge needs no LLM.",
         **off,
     )
@@ -373,14 +373,14 @@ def _several(
         label,
         list(options),
         key,
-        names=_distinct(options),
+        names=distinct(options),
         default=[name for name in _DEFAULTS.get(key, []) if name in options],
         placeholder=placeholder,
         **more,
     )
 
 
-def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
+def distinct(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels, with the name where two are the same: the link carries them."""
     written = list(labels.values())
     return {name: label if written.count(label) == 1 else f"{label} ({name})" for name, label in labels.items()}

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from opbench.errors import UsageError
-from opbench.running import launch_ingestion
+from opbench.running.detached import KEPT
 from opbench.running.launch_ingestion import Order, launch, started, stop
 
 KEY = "sk-typed-in-the-session"
@@ -138,5 +138,5 @@ def test_only_some_ended_ones_are_kept(home: Path, processes: list[Any]) -> None
         made = launch(Order((f"system-{number}",)))
         os.kill(made.pid, signal.SIGKILL)
         until(lambda: not any(each.working for each in started()))
-    assert len(started()) <= launch_ingestion._KEPT + 1
+    assert len(started()) <= KEPT + 1
     assert len(list((home / "logs").iterdir())) == len(started())

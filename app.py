@@ -30,6 +30,7 @@ chosen = st.navigation(
             page("compare", "Compare", "compare_arrows"),
             page("instances", "Instances", "search"),
             page("case", "Live case", "forum"),
+            page("mechanism", "Mechanism", "psychology"),
         ],
         "Studies": [
             page("launch", "Launch", "play_circle"),

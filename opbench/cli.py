@@ -9,6 +9,7 @@ import typer
 from opbench.commands import (
     ask,
     audit,
+    case,
     compare,
     data,
     gateway,
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(memory.app, name="memory")
+app.add_typer(case.app, name="case")
 app.add_typer(mechanism.app, name="mechanism")
 models.add(app)
 run.add(app)

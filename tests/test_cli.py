@@ -143,24 +143,6 @@ def test_a_study_from_run_to_bundle(opbench: Any, endpoint: ScriptedEndpoint, tm
     assert again["recorded"] is True
 
 
-def test_ask_shows_every_stage(opbench: Any, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    (Path(os.environ["OPBENCH_HOME"]) / "models.toml").write_text(
-        endpoint.registry_toml() + endpoint.registry_toml("minilm").split("\n\n")[1]
-    )
-    line = ["ask", "--sample", "--model", "scripted", "--memory", "rag", "--mitigation", "reminder", "--json", "A tip?"]
-    code, out, err = opbench(line)
-    assert code == 0, err
-    answer = json.loads(out)
-    assert len(answer["retrieved"]) == 5
-    assert answer["state"] in ("kept", "nothing", "failed")
-    assert set(answer["milliseconds"]) == {"retrieval", "post", "response"}
-    assert answer["response"]
-    before = endpoint.ledger.total
-    code, out, _ = opbench(line)
-    assert json.loads(out)["reused"] == {"retrieval": True, "post": True, "response": True}
-    assert endpoint.ledger.total == before
-
-
 def test_a_dead_endpoint_is_told_with_the_mend(opbench: Any, home: Path) -> None:
     home.mkdir(parents=True)
     (home / "models.toml").write_text(

@@ -5,27 +5,41 @@ from __future__ import annotations
 import numpy as np
 
 from opbench.analysis.clustered import resampled
-from opbench.analysis.intervals import Floats, Interval
+from opbench.analysis.intervals import FEWEST_USERS, Floats, Interval
 
 #: Phrases resampled at a time.
 _CHUNK = 400
+#: Words that the others of a side are at least, so that nothing is divided by 0.
+_LEAST = 1e-9
 
 
 def log_odds(y: Floats, n: Floats, prior: Floats, alpha0: float) -> Floats:
-    """Of a phrase within its side: y of n, with the prior. An odds of infinity is one that a side consists of."""
+    """Of a phrase within its side (natural): y of n, with the prior. Infinite where a side consists of that phrase."""
     with np.errstate(divide="ignore"):
         odds: Floats = np.log(y + prior) - np.log(np.maximum(n + alpha0 - y - prior, 0.0))
     return odds
 
 
 def delta_intervals(y1: Floats, y2: Floats, n1: Floats, n2: Floats, prior: Floats, alpha0: float) -> list[Interval]:
-    """Of delta, users (rows of y, places of n) drawn anew with both of their sides; the prior stays."""
+    """Of delta by phrase, users drawn anew with both of their sides; the prior stays as it is.
+
+    `y1` and `y2` are counts (users × phrases), `n1` and `n2` totals (users). A phrase that fewer than 5 users have has
+    no interval: without one of them it would be another phrase.
+    """
     size = len(n1)
-    found: list[Interval] = []
-    for start in range(0, len(prior), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        found += resampled(_Delta(y1[:, part], y2[:, part], n1, n2, prior[part], alpha0), size) if size else []
+    holding = ((y1 + y2) > 0).sum(axis=0)
+    enough = np.flatnonzero(holding >= FEWEST_USERS)
+    found = [Interval.missing(_few(int(n)), size) for n in holding]
+    for start in range(0, len(enough), _CHUNK):
+        part = enough[start : start + _CHUNK]
+        told = resampled(_Delta(y1[:, part], y2[:, part], n1, n2, prior[part], alpha0), size)
+        for place, interval in zip(part, told, strict=True):
+            found[place] = interval
     return found
+
+
+def _few(n: int) -> str:
+    return f"{'1 user has' if n == 1 else f'{n} users have'} it, an interval needs {FEWEST_USERS}"
 
 
 class _Delta:
@@ -35,7 +49,8 @@ class _Delta:
         self.prior, self.alpha0 = prior, alpha0
         # What delta is made of, by user: (users × words or × 1).
         self.parts = (y1, n1[:, None], y2, n2[:, None])
-        self.products = [[first * second for second in self.parts] for first in self.parts]
+        places = range(len(self.parts))
+        self.products = {(i, j): self.parts[i] * self.parts[j] for i in places for j in places[i:]}
 
     def __call__(self, times: Floats) -> tuple[Floats, Floats]:
         y1, n1, y2, n2 = (times @ each for each in self.parts)
@@ -44,14 +59,13 @@ class _Delta:
         size = times.shape[1]
         mean = sum(slope * total for slope, total in zip(slopes, (y1, n1, y2, n2), strict=True)) / size
         square = sum(
-            slopes[i] * slopes[j] * (times @ self.products[i][j])
-            for i in range(len(slopes))
-            for j in range(len(slopes))
+            (1.0 if i == j else 2.0) * slopes[i] * slopes[j] * (times @ product)
+            for (i, j), product in self.products.items()
         )
         variance = size / max(size - 1, 1) * np.maximum(square - size * mean**2, 0.0)
         return value.T, np.sqrt(variance).T
 
     def _slopes(self, y: Floats, n: Floats) -> tuple[Floats, Floats]:
         """Of a side's log odds, by y and by n."""
-        rest = np.maximum(n + self.alpha0 - y - self.prior, np.finfo(np.float64).tiny)
+        rest = np.maximum(n + self.alpha0 - y - self.prior, _LEAST)
         return 1.0 / (y + self.prior) + 1.0 / rest, -1.0 / rest

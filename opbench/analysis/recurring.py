@@ -19,10 +19,10 @@ COLUMNS = ("memory", "date", "questions", "retrieved", "went_on", "shows", "inst
 def recurring(texts: pd.DataFrame, key: Key, user: str) -> pd.DataFrame:
     """The memories that were retrieved for a user's repetition questions, those that came most often first.
 
-    `texts` is `store.texts.read_texts(…, memories=True)` of repetition. Columns: memory, date, questions (those that the
-    user answered), and of them: retrieved (it was among the k), went_on (the response model saw it, in whatever words:
-    `analysis.fates`), shows (a piece of the response shares wording with it and not with the question:
-    `cases.marks`, no proof of cause), instances (their ids, for which it was retrieved, joined by commas).
+    `texts` is `store.texts.read_texts(…, memories=True)` of repetition. Columns: memory, date, questions (of the user,
+    as far as they were answered), and of them: retrieved (it was among the k), went_on (the response model saw it, in
+    whatever words: `analysis.fates`), shows (a piece of the response shares wording with it and not with the question:
+    `cases.marks`, no proof of cause), instances (for which it was retrieved, ids joined by commas).
     """
     mine = texts[(texts["model"] == key[0]) & (texts["memory"] == key[1]) & (texts["mitigation"] == key[2])]
     mine = mine[mine["user"] == user]

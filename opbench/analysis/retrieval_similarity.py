@@ -14,12 +14,14 @@ import pandas as pd
 from opbench.analysis.clustered import resampled
 from opbench.analysis.intervals import FEWEST_USERS, Averages, Floats, Interval, Question, UserSums, intervals
 from opbench.store.rundata import RunData
-from opbench.types import LOCOMO_CATEGORIES
+from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES
 
 Which = Literal["top1", "all"]
 """The most similar memory of each question, or all memories that were retrieved."""
 IRRELEVANT, BAITING, LOCOMO = "fully-irrelevant", "baiting", "locomo"
 CONTROL = "random"
+#: All groups of questions, in the order of tables and figures.
+GROUPS = (*OP_SUBTYPES, LOCOMO, LOCOMO_CATEGORIES[5])
 #: Which questions are told from which. LoCoMo's need memories, the others don't: baiting's are alike and of no use.
 PAIRS = ((IRRELEVANT, LOCOMO), (BAITING, LOCOMO), (IRRELEVANT, BAITING))
 #: A threshold separates when at least this share of one group is below it, and at most the rest to 1 of the other.
@@ -200,8 +202,10 @@ def _systems(found: pd.DataFrame) -> Iterator[tuple[str, bool, pd.DataFrame]]:
 
 def _parts(found: pd.DataFrame) -> Iterator[tuple[str, bool, str, pd.DataFrame]]:
     for memory, control, mine in _systems(found):
-        for group, part in mine.groupby("group", sort=False):
-            yield memory, control, str(group), part
+        groups = dict(iter(mine.groupby("group")))
+        for group in GROUPS:
+            if group in groups:
+                yield memory, control, group, groups[group]
 
 
 def _tops(part: pd.DataFrame) -> Floats:

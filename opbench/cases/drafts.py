@@ -91,6 +91,16 @@ def is_saved(draft: Draft, folder: Path | None = None) -> bool:
     return read(file_of(draft, folder)) == draft
 
 
+def demand_free(name: str) -> None:
+    """See that no method of the package, or of an installed one, has the name; a draft's own plugin may be loaded.
+
+    Raises:
+        UsageError: one has.
+    """
+    if name in mitigations.names() and not isinstance(mitigations.get(name), PromptOnly):
+        raise UsageError(f"a post-processor named '{name}' is there already: give the draft another name.")
+
+
 def save(draft: Draft, folder: Path | None = None, *, replace: bool = False) -> Path:
     """Write the draft as a plugin file, whole or not at all; its path. Saving what is saved changes nothing.
 
@@ -101,7 +111,7 @@ def save(draft: Draft, folder: Path | None = None, *, replace: bool = False) -> 
             be written.
     """
     method(draft)
-    _demand_free(draft.name)
+    demand_free(draft.name)
     folder = plugin_folder() if folder is None else folder
     target = file_of(draft, folder)
     part = target.with_name(f".{draft.name}-{secrets.token_hex(4)}.part")
@@ -147,7 +157,7 @@ def trial(
         locomo: whether it is asked too what the draft costs where memories are needed.
         this_user: only questions about the case's user, where others would first have to be taken in.
 
-    Judge, embedder, k, temperature and lengths are the column's, or the case's.
+    Judge, embedder, extractor, k, temperature and lengths are the column's, or the case's.
 
     Raises:
         UsageError: the column has no memory system, or what results is no study.
@@ -170,6 +180,7 @@ def trial(
             "judge": spec.judge,
             "judge_pack": spec.judge_pack,
             "embedder": spec.embedder,
+            "extractor": spec.extractor,
             "data": spec.data,
         },
         where=f"trial of {draft.name}",
@@ -198,12 +209,6 @@ def _draft(tree: ast.Module) -> Draft | None:
                 return None
             return draft if draft.instructions.strip() else None
     return None
-
-
-def _demand_free(name: str) -> None:
-    """A name is taken by a method of the package or of an installed one; a draft's own plugin may be loaded."""
-    if name in mitigations.names() and not isinstance(mitigations.get(name), PromptOnly):
-        raise UsageError(f"a post-processor named '{name}' is there already: give the draft another name.")
 
 
 def _demand_own(draft: Draft, target: Path, replace: bool) -> None:

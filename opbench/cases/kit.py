@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -17,10 +18,10 @@ from mitigations import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load
 from opbench.cases.spec import CaseSpec, Column
-from opbench.errors import UsageError
+from opbench.errors import OpbenchError, UsageError
 from opbench.gateway.server import Gateway
 from opbench.judges import is_rule_judge, make_judge
-from opbench.judges.base import Judge
+from opbench.judges.base import Evidence, Judge
 from opbench.memories import MemoryContext, MemorySystem, make_memory, needs_extractor
 from opbench.memories.history import history_sha256
 from opbench.models import Embedder, ModelClient, Registry, get_embedder, load_registry
@@ -28,13 +29,13 @@ from opbench.models.client import OnRetry
 from opbench.plugins import loaded_plugins
 from opbench.running.calls import CallStore
 from opbench.running.pipeline import Tools
-from opbench.running.prepare import PAPER_EMBEDDER, call_store, git_commit
+from opbench.running.prepare import call_store, git_commit
 from opbench.running.response_prompts import prompts_sha256
 from opbench.running.retrieval import Retrieval
 from opbench.settings import settings
 from opbench.store.database import Store
 from opbench.study import BASE, Configuration, make_study
-from opbench.types import OP_SUBTYPES, Corpus, Instance
+from opbench.types import OP_SUBTYPES, Complete, Corpus, Instance, Score
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,9 @@ class Kit:
         """What the answers rest on, as JSON values; names what isn't there as what it is. Takes a moment."""
         judge = self.judge()
         plugins = loaded_plugins()
-        memories = {f"{name} ({extractor})" if extractor else name: m for (name, extractor), m in self._memories.items()}
+        memories = {
+            f"{name} ({extractor})" if extractor else name: m for (name, extractor), m in self._memories.items()
+        }
         return {
             "data": self.corpus.sha256,
             "data_source": self.corpus.source,
@@ -170,3 +173,108 @@ class Kit:
             for memory in self._memories.values():
                 stack.push_async_callback(memory.aclose)
             stack.push_async_callback(self.calls.aclose)
+
+
+class _Later:
+    """The case's judge, made at the first response: what it loads must not keep the first column from answering."""
+
+    comparable = False
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.name = kit.spec.judge
+
+    def provenance(self) -> dict[str, str]:
+        return self._kit.judge().provenance()
+
+    async def score(self, evidence: Evidence, complete: Complete) -> list[Score]:
+        try:
+            judge = await asyncio.to_thread(self._kit.judge)
+        except OpbenchError as error:
+            return [Score("score", None, f"judge: {error}")]
+        return await judge.score(evidence, complete)
+
+
+def make_kit(
+    store: Store, spec: CaseSpec, keys: Mapping[str, SecretStr] | None = None, on_retry: OnRetry | None = None
+) -> Kit:
+    """Load what the whole case needs. Makes no call to any model, and loads nothing that BASE could do without.
+
+    Raises:
+        UsageError: the case names a user, an instance, a judge or an embedder that doesn't exist, or they don't go
+            together; a registry file is wrong.
+        DataError: a benchmark file is damaged.
+    """
+    corpus = load("sample" if spec.data == "sample" else None)
+    instance = asked(spec, corpus)
+    registry = load_registry()
+    if not is_rule_judge(spec.judge):
+        registry.model(spec.judge)
+    if spec.extractor is not None:
+        registry.model(spec.extractor)
+    client = ModelClient(registry, keys=keys, on_retry=on_retry)
+    embedder = get_embedder(spec.embedder, registry, client)
+    gateway = Gateway(registry, client, embedder)
+    calls = call_store(store, registry, client, lambda name: min(len(spec.columns), registry.model(name).concurrency))
+    gateway.connect(calls)
+    return Kit(spec, corpus, instance, registry, client, embedder, gateway, calls)
+
+
+def asked(spec: CaseSpec, corpus: Corpus) -> Instance:
+    """What the case asks, as an instance: the benchmark's own, or one made of the free question.
+
+    Raises:
+        UsageError: there is no such user or instance, or it isn't that user's, or its question is another one.
+    """
+    user = corpus.users.get(spec.user)
+    if user is None:
+        raise UsageError(f"no user '{spec.user}' in this data. There are: {', '.join(corpus.users)}.")
+    if spec.instance is None:
+        if spec.subtype not in OP_SUBTYPES:
+            raise UsageError(
+                f"a free question can't be judged as '{spec.subtype}': take one of {', '.join(OP_SUBTYPES)}."
+            )
+        return Instance(f"case/{user.id}", "op", user, spec.subtype, spec.question)
+    found = next((each for each in (*corpus.op, *corpus.locomo) if each.id == spec.instance), None)
+    if found is None:
+        raise UsageError(f"no instance '{spec.instance}' in this data. `opbench instances` lists them.")
+    if found.user.id != user.id:
+        raise UsageError(f"{found.id} is asked of {found.user.id}, and the case names {user.id}: name that user.")
+    if found.question.strip() != spec.question.strip():
+        raise UsageError(
+            f"the question isn't that of {found.id}: take it as it is, or leave the instance out: a free question."
+        )
+    return found
+
+
+def post_processor(column: Column) -> PostProcessor:
+    """The column's method: the registered one, reworded where the column says so, or its draft.
+
+    Raises:
+        UsageError: there is no such method, or it has no such section to be worded otherwise.
+    """
+    try:
+        if (draft := column.draft) is not None:
+            method: PostProcessor = PromptOnly(
+                draft.name, draft.label, draft.instructions, draft.family, draft.max_tokens
+            )
+        else:
+            method = get_mitigation(column.mitigation)
+        return reworded(method, column.prompts) if column.prompts else method
+    except (UnknownMitigation, BrokenPlugin, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _prompts(column: Column) -> dict[str, str | None]:
+    try:
+        sha256 = post_processor(column).prompt_sha256
+    except UsageError:
+        sha256 = None
+    named = {"model": column.model, "memory": column.memory, "mitigation": column.mitigation}
+    return {**named, "prompt_sha256": sha256}
+
+
+@cache
+def _commit() -> str:
+    """Of the code that this process runs: asked once."""
+    return git_commit()

@@ -66,13 +66,14 @@ class Outcome(_Frozen):
     scores: tuple[Judged, ...] = ()
     milliseconds: dict[str, float] = Field(default_factory=dict)
     reused: dict[str, bool] = Field(default_factory=dict)
-    prompt_tokens: int = 0
-    """Of post-processing and response together."""
-    completion_tokens: int = 0
+    prompt_tokens: int | None = 0
+    """Of post-processing and response together; None when the endpoint doesn't tell."""
+    completion_tokens: int | None = 0
     cost_usd: float | None = 0.0
     """By list price; None when a price isn't known."""
     error_kind: str | None = None
-    """As in `ModelErrorKind`, or `memory`, `usage` (the column asks for what doesn't exist), `internal`."""
+    """As in `ModelErrorKind`, or `memory`, `usage` (the column asks for what doesn't exist),
+    `store`, `internal`."""
     error: str | None = None
     retrying: str | None = None
     """While it waits to ask an endpoint again: what was wrong and for how long, e.g. `rate_limit: again in 4 s`."""

@@ -23,12 +23,13 @@ from opbench.errors import DataError, ModelError, StoreError, UsageError
 from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Evidence, Judge
 from opbench.judges.calibration import Calibration, Case
+from opbench.judges.llm import failed_call
 from opbench.judges.repetition import repetition_score
 from opbench.models import ModelClient, get_embedder, load_registry
 from opbench.running.calls import CallStore
 from opbench.running.prepare import call_store
 from opbench.store.database import Store
-from opbench.types import ChatRequest, ChatResult, Complete, Instance, User
+from opbench.types import ChatRequest, ChatResult, Complete, Instance, Score, User
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class Rated:
     judge: str
     value: float | None
     reason: str | None
+    passing: bool = False
+    """Whether it is missing because the judge couldn't be asked: another try may bring it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +246,12 @@ async def _one(each: PublishedCase, number: int, which: Which, name: str, judge:
     text, published = (
         (exchange.response, exchange.score) if which == "response" else (exchange.fitting, exchange.fitting_score)
     )
-    value: float | None = None
-    reason: str | None = REPETITION
+    score = Score("score", None, REPETITION)
     if not _repeats(each):
         user = User("appendix", each.case.user, "", False)
         instance = Instance(f"op/{user.id}/{each.case.subtype}/0", "op", user, each.case.subtype, exchange.question)
         evidence = Evidence(instance, text, memories=exchange.memories, context=exchange.memories)
-        value, reason = await _score(judge, evidence, calls)
+        score = await _score(judge, evidence, calls)
     return Rated(
         each.exchange_id(number),
         each.id,
@@ -258,12 +260,13 @@ async def _one(each: PublishedCase, number: int, which: Which, name: str, judge:
         which,
         published,
         name,
-        value,
-        reason,
+        score.value,
+        score.reason,
+        "transport" in score.details,
     )
 
 
-async def _score(judge: Judge, evidence: Evidence, calls: CallStore) -> tuple[float | None, str | None]:
+async def _score(judge: Judge, evidence: Evidence, calls: CallStore) -> Score:
     used: list[str] = []
 
     async def complete(request: ChatRequest) -> ChatResult:
@@ -277,17 +280,16 @@ async def _score(judge: Judge, evidence: Evidence, calls: CallStore) -> tuple[fl
     try:
         scores = await judge.score(evidence, asking)
     except ModelError as failure:
-        return None, f"judge: {failure.kind}: {failure}"
+        return failed_call("score", failure)
     except StoreError:
         raise
     except Exception as fault:
         # A plugin's fault is this score's, not the end of all.
         log.exception("judge %s on a published case", judge.name)
-        return None, f"judge: internal: {type(fault).__name__}: {fault}"[:500]
+        return Score("score", None, f"judge: internal: {type(fault).__name__}: {fault}"[:500])
     finally:
         await calls.keep(used)
-    found = next((score for score in scores if score.metric == "score"), None)
-    return (None, "the judge gave no score") if found is None else (found.value, found.reason)
+    return next((score for score in scores if score.metric == "score"), Score("score", None, "the judge gave no score"))
 
 
 async def _user(each: PublishedCase, which: Which, embed: Callable[[Sequence[str]], Awaitable[object]]) -> RatedUser:

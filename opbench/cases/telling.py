@@ -79,8 +79,10 @@ def ablation_table(ablation: Ablation) -> pd.DataFrame:
         for item in ordered
     ]
     numbers = ("score_with", "score_without", "score_change", "similarity", "response_change")
-    frame = pd.DataFrame(rows, columns=list(rows[0]) if rows else ["number", "left_out", "memory", *numbers])
-    return frame.astype(dict.fromkeys(numbers, "float64"))
+    # As objects, so that what isn't there is None in every column that holds text.
+    columns = ["number", "left_out", "memory", *numbers, "same", "missing", "response"]
+    frame = pd.DataFrame(rows, columns=columns, dtype="object")
+    return frame.astype({"number": "int64"} | dict.fromkeys(numbers, "float64"))
 
 
 def verdict(ablation: Ablation) -> str:
@@ -144,11 +146,10 @@ def differences(before: Outcome, after: Outcome) -> pd.DataFrame:
     for stage, label in _STAGES.items():
         if stage in before.milliseconds or stage in after.milliseconds:
             pairs.append((f"{label}, ms", before.milliseconds.get(stage), after.milliseconds.get(stage)))
-    for label, first, second in (
+    pairs += [
         ("tokens in", before.prompt_tokens, after.prompt_tokens),
         ("tokens out", before.completion_tokens, after.completion_tokens),
-    ):
-        pairs.append((label, float(first), float(second)))
+    ]
     frame = pd.DataFrame(pairs, columns=["what", "before", "after"]).astype({"before": "float64", "after": "float64"})
     return frame.assign(change=frame["after"] - frame["before"])
 

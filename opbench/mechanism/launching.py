@@ -18,8 +18,10 @@ from opbench.running.detached import Detached, Detachment, last_lines
 
 _DETACHED = Detachment("measure", "measurements")
 _LOG_LINES = 200
-#: A line of progress, of `opbench mechanism attention` or `opbench mechanism retrieval`.
-_PROGRESS = re.compile(r": (?P<done>\d+) of (?P<planned>\d+) (?:records|retrievals)(?:, (?P<seconds>\d+) s left)?$")
+#: Lines of progress of `opbench mechanism attention` and `opbench mechanism retrieval --measure`.
+_PROGRESS = re.compile(
+    r"(?P<done>[\d,]+)(?: of |/)(?P<planned>[\d,]+) (?:records|retrievals measured)(?:, (?P<seconds>\d+) s left)?$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class Started:
         """As its last line of progress says; None before the first."""
         for line in reversed(last_lines(self.log, _LOG_LINES)):
             if found := _PROGRESS.search(line):
-                left = found["seconds"]
-                return Progress(int(found["done"]), int(found["planned"]), None if left is None else float(left))
+                done, planned = (int(found[name].replace(",", "")) for name in ("done", "planned"))
+                return Progress(done, planned, None if found["seconds"] is None else float(found["seconds"]))
         return None
 
     def last_words(self, lines: int = 12) -> list[str]:

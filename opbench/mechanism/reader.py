@@ -118,13 +118,13 @@ class ReadingModel:
         belongs = torch.nn.functional.one_hot(places, len(SEGMENTS)).double()
         cache: Any = None
         for start in range(0, first, _PASS):
-            cache = self._read(ids[:, start : min(start + _PASS, first)], cache, attentions=False).past_key_values
+            cache = self._read(ids[:, start : min(start + _PASS, first)], cache, attentions=False).cache
         masses: Any = None
         weights = torch.zeros(first + 1, dtype=torch.float64, device=device)
         start, step = first, 1
         while start < total:
             read = self._read(ids[:, start : start + step], cache, attentions=True)
-            cache, end = read.past_key_values, start + min(step, total - start)
+            cache, end = read.cache, start + min(step, total - start)
             layers, heads = len(read.attentions), read.attentions[0].shape[1]
             if masses is None:
                 masses = torch.zeros(len(POSITIONS), layers, heads, len(SEGMENTS), dtype=torch.float64, device=device)
@@ -143,7 +143,7 @@ class ReadingModel:
     def _read(self, ids: Any, cache: Any, *, attentions: bool) -> Any:
         # Without the head on top: what the model would say next isn't asked.
         return self._model.base_model(
-            input_ids=ids, past_key_values=cache, use_cache=True, output_attentions=attentions, return_dict=True
+            input_ids=ids, cache=cache, use_cache=True, output_attentions=attentions, return_dict=True
         )
 
     def check(self) -> None:

@@ -106,6 +106,8 @@ class Trace:
     """Latencies, reuse marks and tokens: columns of `schema.records`."""
     costs: list[float | None] = field(default_factory=list)
     """Dollars by stage; None where a price is unknown."""
+    untold: bool = False
+    """Whether an endpoint didn't tell a call's token counts."""
     uses: list[CallUse] = field(default_factory=list)
 
 
@@ -370,6 +372,7 @@ class Pipeline:
             finally:
                 voice.end()
         trace.uses.append(CallUse(row.key, name, stage.uses[-1][1]))
+        trace.untold = trace.untold or row.prompt_tokens is None or row.completion_tokens is None
         return row
 
     async def judge(self, instance: Instance, response: str, trace: Trace) -> tuple[list[Score], list[CallUse]]:
@@ -388,7 +391,8 @@ class Pipeline:
             instance=instance,
             response=response,
             profile=profile.profile if profile else "",
-            memories=tuple(memory.text for memory in trace.retrieved),
+            # Also what is left out: whether a response uses it is judged all the same.
+            memories=tuple(memory.text for memory in trace.found or trace.retrieved),
             context=tuple(line.text for line in trace.context),
             finish_reason=trace.finish_reason,
             own_facts=profile.observations if profile else (),

@@ -258,7 +258,7 @@ def _memories(
                 "meaning": MEANINGS[fated.became] if fated.became else "",
                 "runs": [_run(run) for run in fated.runs] if with_texts else [],
                 "marked": len(places),
-                "first": f"{anchor}-s{places[0]}" if places else "",
+                "first": f"{anchor}-s{places[0]}" if places and with_texts else "",
             }
         )
     return drawn

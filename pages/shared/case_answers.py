@@ -117,9 +117,6 @@ def collect(view: CaseView) -> None:
     if not view.comparable:
         collecting.sheet().marks.append("not comparable with the paper")
     collecting.add(Words("Question", visible(view.spec.question)))
-    for name, outcome in zip(view.names, view.outcomes, strict=True):
-        if outcome.response:
-            collecting.add(Words(name, visible(outcome.response)))
 
 
 def _row(view: CaseView, place: int) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from opbench.store import cases as kept
 from pages.shared import access, parts, results
 from pages.shared.case_keeping import TEXTS_HELP
 
-_LONGEST_NAME = 200
-
 
 def show(rows: list[CaseRow]) -> None:
     """The books that there are, and for editors the form of a new one."""
@@ -27,8 +25,8 @@ def show(rows: list[CaseRow]) -> None:
         _book(book, readable)
     if access.may_edit() and readable:
         with st.expander("New case book", icon=":material/library_add:", expanded=not books):
-            name = st.text_input("Name of the book", max_chars=_LONGEST_NAME, key="book-name")
-            note = st.text_area("Introduction", max_chars=4_000, key="book-note", height=80)
+            name = st.text_input("Name of the book", max_chars=kept.LONGEST_NAME, key="book-name")
+            note = st.text_area("Introduction", max_chars=kept.LONGEST_NOTE, key="book-note", height=80)
             chosen = _ordered("Cases, in the order in which you choose them", readable, [], "book-cases")
             if st.button("Make the book", key="book-make", icon=":material/library_add:", disabled=not chosen):
                 access.demand_edit()
@@ -68,7 +66,9 @@ def _book(book: BookRow, rows: dict[str, CaseRow]) -> None:
             )
         cases = list(book.cases)
         if access.may_edit():
-            new_name = st.text_input("Name of the book", book.name, max_chars=_LONGEST_NAME, key=f"book-name-{book.id}")
+            new_name = st.text_input(
+                "Name of the book", book.name, max_chars=kept.LONGEST_NAME, key=f"book-name-{book.id}"
+            )
             cases = _ordered("Cases, in order", rows, cases, f"book-cases-{book.id}")
         else:
             for number, case_id in enumerate(cases, 1):

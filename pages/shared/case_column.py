@@ -151,10 +151,12 @@ def _spent(outcome: Outcome) -> None:
     if not outcome.over:
         return
     cost = "cost unknown" if outcome.cost_usd is None else f"cost {wording.dollars(outcome.cost_usd)}"
-    said = [f"{outcome.prompt_tokens:,} tokens in, {outcome.completion_tokens:,} out", cost]
+    told = None not in (outcome.prompt_tokens, outcome.completion_tokens)
+    tokens = f"{outcome.prompt_tokens:,} tokens in, {outcome.completion_tokens:,} out" if told else "tokens not told"
+    said = [tokens, cost]
     if outcome.first_text_ms is not None:
         said.append(f"first text after {theme.milliseconds(outcome.first_text_ms)}")
     if outcome.total_ms is not None:
         said.append(f"over after {theme.milliseconds(outcome.total_ms)}")
-    if outcome.prompt_tokens or outcome.completion_tokens or outcome.total_ms is not None:
+    if stages or outcome.total_ms is not None:
         st.caption(f":material/toll: {parts.plain(' · '.join(said))}")

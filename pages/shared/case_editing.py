@@ -9,6 +9,7 @@ import streamlit as st
 from pydantic import ValidationError
 
 import mitigations
+from mitigations import PostProcessor
 from opbench.cases.drafts import method as method_of
 from opbench.cases.outcome import Found
 from opbench.cases.spec import Column, Given
@@ -103,6 +104,7 @@ def _memories(view: CaseView, place: int, found: Sequence[Found]) -> tuple[Given
 
 def _prompts(column: Column, place: int) -> dict[str, str]:
     """The sections of the post-processor's prompt that are worded otherwise than the method has them."""
+    own: PostProcessor
     if column.draft is not None:
         own = method_of(column.draft)
     elif column.mitigation == NO_MITIGATION:

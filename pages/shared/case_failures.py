@@ -30,6 +30,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     "empty": ("check_box_outline_blank", "The model answered with nothing."),
     "memory": ("memory", "The memory system gave nothing to work with."),
     "usage": ("help", "This column can't be asked."),
+    "store": ("storage", "The store couldn't be read or written."),
     "internal": ("bug_report", "A fault of the workbench; details are in the server's log."),
 }
 assert set(get_args(ModelErrorKind)) <= _KINDS.keys()

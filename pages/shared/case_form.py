@@ -16,12 +16,14 @@ from opbench.figures import theme
 from opbench.judges import registered_judges
 from opbench.memories import needs_extractor
 from opbench.models import Registry
+from opbench.sharing.visible import visible
 from opbench.study import BASE, NO_MITIGATION
-from pages.shared import case_question, link, memory_systems, parts, published_cases, reading_user, study_form
+from pages.shared import case_question, link, memory_systems, parts, published_cases, reading_user, study_form, texts
 from pages.shared.case_question import Asked
 
 _OWN_MODEL = "each column's own model"
 _BETWEEN = "+"
+_COLUMNS = "columns"
 _DEFAULT_COLUMNS = ("rag", f"rag{_BETWEEN}few-shot-cot")
 
 
@@ -52,6 +54,13 @@ def ask(registry: Registry, editor: bool, drafts: Sequence[Draft] = ()) -> CaseS
     return _spec(asked, columns, fields)
 
 
+def add_column(memory: str, mitigation: str) -> None:
+    """Choose a further column beside BASE: for a button's callback, before the form is drawn."""
+    option = f"{memory}{_BETWEEN}{mitigation}"
+    chosen = st.session_state.get("columns", list(_DEFAULT_COLUMNS))
+    st.session_state["columns"] = list(dict.fromkeys((*chosen, option)))
+
+
 def _show_asked(asked: Asked) -> None:
     with st.container(horizontal=True, gap="small"):
         st.badge(parts.plain(asked.user), icon=":material/person:", color="gray")
@@ -59,7 +68,7 @@ def _show_asked(asked: Asked) -> None:
         if asked.instance:
             st.badge(parts.plain(asked.instance), color="blue")
     if asked.instance or asked.published:
-        st.text(case_question.shown(asked.question))
+        st.text(texts.cut(visible(asked.question), "case-asked"))
     corpus = load("sample" if asked.data == "sample" else None)
     if asked.user in corpus.users:
         with st.expander(
@@ -109,7 +118,11 @@ def _ask_for_columns(
 
 def _own_columns(asked: Asked, models: Sequence[str]) -> tuple[Column, ...]:
     """The case's columns, asked of the chosen models in the place of its own."""
-    own = list(dict.fromkeys(column.model_copy(update={"model": ""}) for column in asked.columns)) if models else []
+    own: list[Column] = []
+    for column in asked.columns:
+        nobody = column.model_copy(update={"model": ""})
+        if nobody not in own:
+            own.append(nobody)
     return tuple(column.model_copy(update={"model": model}) for model in models for column in own)
 
 
@@ -126,7 +139,7 @@ def _chosen_columns(models: Sequence[str], drafts: Sequence[Draft], off: dict[st
     chosen = link.some_of(
         "Columns beside BASE",
         list(options),
-        "columns",
+        _COLUMNS,
         names=study_form.distinct(options),
         default=list(_DEFAULT_COLUMNS),
         placeholder="BASE alone",

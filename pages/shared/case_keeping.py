@@ -23,7 +23,6 @@ PAGE = "pages/views/case.py"
 #: The saved case that a link opens.
 CASE = "case"
 _SAVED = "case-just-saved"
-_LONGEST_NAME = 200
 _CELL = 160
 TEXTS_HELP = "The benchmarks' sentences may not be passed on freely. Left out, a file says so."
 
@@ -41,8 +40,8 @@ def save_form(view: CaseView) -> None:
         return
     parts.heading("Keep it")
     with st.form("case-save", border=True):
-        name = st.text_input("Name", max_chars=_LONGEST_NAME, key="case-save-name", placeholder="what it shows")
-        note = st.text_area("Note", max_chars=4_000, key="case-save-note", height=80)
+        name = st.text_input("Name", max_chars=kept.LONGEST_NAME, key="case-save-name", placeholder="what it shows")
+        note = st.text_area("Note", max_chars=kept.LONGEST_NOTE, key="case-save-note", height=80)
         pressed = st.form_submit_button("Save", type="primary", icon=":material/bookmark_add:", key="case-save-button")
     if pressed:
         access.demand_edit()
@@ -101,8 +100,8 @@ def _html(case: SavedCase, link: str, with_texts: bool) -> bytes:
 def _steer(case_id: str, name: str, note: str) -> None:
     store = results.opened().store
     with st.popover("Rename", icon=":material/edit:", width="content"):
-        new_name = st.text_input("Name", name, max_chars=_LONGEST_NAME, key=f"case-name-{case_id}")
-        new_note = st.text_area("Note", note, max_chars=4_000, key=f"case-note-{case_id}")
+        new_name = st.text_input("Name", name, max_chars=kept.LONGEST_NAME, key=f"case-name-{case_id}")
+        new_note = st.text_area("Note", note, max_chars=kept.LONGEST_NOTE, key=f"case-note-{case_id}")
         if st.button("Rename", key=f"case-rename-{case_id}", icon=":material/check:"):
             access.demand_edit()
             kept.rename_case(store, case_id, new_name, note=new_note)

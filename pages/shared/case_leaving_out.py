@@ -100,7 +100,7 @@ def _one(view: CaseView, ablation: Ablation) -> None:
         "Change in response: 1 − cosine of the two responses' embeddings, 0 where they are the same text."
     )
     shown = frame.assign(
-        memory=[one_line(text, _CELL) if text else None for text in frame["memory"]],
+        memory=[one_line(text or "", _CELL) for text in frame["memory"]],
         response=[one_line(text, _CELL) for text in frame["response"]],
     )
     columns: dict[str, Any] = {

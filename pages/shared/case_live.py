@@ -110,6 +110,11 @@ def current() -> Live | None:
     return found
 
 
+def warm() -> None:
+    """Begin to load what the first case would wait for."""
+    desk()
+
+
 def ask(spec: CaseSpec) -> None:
     """Ask a case; what the browser session asked before is cancelled.
 

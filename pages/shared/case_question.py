@@ -30,6 +30,7 @@ _CELL = 200
 _MOST_HITS = 200
 
 Data = Literal["auto", "sample"]
+_DATA: tuple[Data, ...] = ("auto", "sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def choose(off: dict[str, Any], published: Callable[[Corpus, dict[str, Any]], As
     """
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         source = link.one_of("Ask", list(_SOURCES), "ask", kind="segmented", names=_SOURCES, **off)
-        data: Data = "sample" if _data(off) == "sample" else "auto"
+        data: Data = link.one_of("Data", _DATA, "data", kind="segmented", names=study_form.DATA, **off)
     corpus = load("sample" if data == "sample" else None)
     if source == "free":
         return _free(corpus, data, off)
@@ -63,10 +64,6 @@ def choose(off: dict[str, Any], published: Callable[[Corpus, dict[str, Any]], As
     if source == "published":
         return published(corpus, off)
     return _instance(corpus, data, off)
-
-
-def _data(off: dict[str, Any]) -> str:
-    return link.one_of("Data", list(study_form.DATA), "data", kind="segmented", names=study_form.DATA, **off)
 
 
 def _free(corpus: Corpus, data: Data, off: dict[str, Any]) -> Asked | None:

@@ -25,6 +25,7 @@ from pages.shared import answering, collecting, link, mechanism_tokens, parts, r
 from pages.shared.mechanism_filters import Looked
 
 POSITIONS: dict[str, str] = {"response": "the whole response", "onset": "its first token"}
+_POSITIONS: tuple[Position, ...] = ("response", "onset")
 PUBLISHED = (
     "Published, of another model and by another definition: with Qwen3-8B “the average memory-to-query attention "
     f"ratio consistently exceeds 2×” ({parts.PAPER}, section 4.3; it prints no other number and no formula)."
@@ -78,7 +79,7 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by_name = {each.name: each for each in found}
         name = link.one_of("Reading model", list(by_name), "reader", width=330)
-        position = link.one_of("Attention of", list(POSITIONS), "position", kind="segmented", names=POSITIONS)
+        position = link.one_of("Attention of", _POSITIONS, "position", kind="segmented", names=POSITIONS)
         unfailed = link.switch(
             "Only where the post-processor didn't fail",
             "unfailed",

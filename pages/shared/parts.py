@@ -133,13 +133,16 @@ def _column(key: str, look: Any) -> Column:
     return Column(str(look.get("label") or key), kind.get("format"), look.get("help"))
 
 
-def chart(figure: go.Figure, key: str, alt: str) -> None:
-    """A figure as wide as its place. Dragging doesn't zoom: on a phone it would catch the finger that scrolls."""
+def chart(figure: go.Figure, key: str, alt: str, **more: Any) -> Any:
+    """A figure as wide as its place. Dragging doesn't zoom: on a phone it would catch the finger that scrolls.
+
+    `more` goes to `st.plotly_chart`, for a selection, which is then given back.
+    """
     figure.update_layout(dragmode=False)
     collecting.add(Chart(key, figure, alt))
     tools = {"filename": key, "scale": 2, "format": st.session_state.get("picture", "png")}
     config = {"displaylogo": False, "modeBarButtonsToRemove": _TOOLS_LEFT_OUT, "toImageButtonOptions": tools}
-    st.plotly_chart(figure, key=key, alt=alt, config=config)
+    return st.plotly_chart(figure, key=key, alt=alt, config=config, **more)
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from opbench.analysis.words import Run, word_marks
+from opbench.analysis.words import Change, Run, word_marks
 from opbench.sharing.sheet import Words
 from opbench.sharing.visible import visible
 from pages.shared import collecting, parts
@@ -21,6 +21,8 @@ SHOWN = 4_000
 _DRAWN = re.compile(r"<->|->|<-|--|>=|<=|~=|://|www\.|@", re.IGNORECASE)
 _WORD_JOINER = "\u2060"
 _BREAK = "  \n"
+_DIFFERS = (":violet-background[**", "**]")
+_DROPPED = (":gray[~~", "~~]")
 
 
 def show(title: str, text: str | None, key: str, absent: str = "none") -> None:
@@ -61,6 +63,12 @@ def marked(runs: Sequence[Run]) -> str:
     return "".join(_mark(piece) if differs else _escaped(piece) for piece, differs in runs)
 
 
+def changed(runs: Sequence[Change]) -> str:
+    """Pieces as Markdown that shows them as they are: dropped ones struck out, added ones coloured and bold."""
+    around = {"dropped": _DROPPED, "added": _DIFFERS}
+    return "".join(_mark(piece, around[became]) if became in around else _escaped(piece) for piece, became in runs)
+
+
 def _begin(title: str, text: str | None, absent: str) -> str | None:
     """The title; the text, visible, unless there is none."""
     st.markdown(f"**{parts.plain(title)}**")
@@ -86,7 +94,7 @@ def _download(whole: str, key: str) -> None:
         )
 
 
-def _mark(piece: str) -> str:
+def _mark(piece: str, around: tuple[str, str] = _DIFFERS) -> str:
     """Line by line, without the white space at the ends: Markdown's marks don't reach over either."""
     found = []
     for line in re.split(r"(\s*\n\s*)", piece):
@@ -95,7 +103,7 @@ def _mark(piece: str) -> str:
             continue
         inner = line.strip()
         before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
-        found.append(f"{before}:violet-background[**{_escaped(inner)}**]{after}")
+        found.append(f"{before}{around[0]}{_escaped(inner)}{around[1]}{after}")
     return "".join(found)
 
 

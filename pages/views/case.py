@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from opbench.cases.drafts import saved_drafts
 from opbench.cases.estimate import estimate
 from opbench.cases.spec import CaseSpec
 from opbench.errors import OpbenchError
@@ -49,16 +48,17 @@ def show_saved(case_id: str, registry: Registry) -> None:
     case_answers.provenance(view)
 
 
-def show_form(registry: Registry) -> None:
+def show_form(registry: Registry) -> CaseSpec | None:
+    """The form and its button; the case as it stands, for who may ask it."""
     editor = access.may_edit()
     if not editor:
         st.info(
             "You look as a viewer: saved cases you can read and export; only editors ask models.",
             icon=":material/visibility:",
         )
-    spec = case_form.ask(registry, editor, saved_drafts())
+    spec = case_form.ask(registry, editor, drafting.offered())
     if spec is None or not editor:
-        return
+        return None
     asked = [column.model for column in spec.columns]
     judge = [spec.judge] if spec.judge in registry.models else []
     extractor = [spec.extractor] if spec.extractor else []
@@ -78,6 +78,7 @@ def show_form(registry: Registry) -> None:
         "Ask all columns", key="case-ask", type="primary", icon=":material/play_arrow:", disabled=bool(missing)
     ):
         start(spec)
+    return spec
 
 
 def start(spec: CaseSpec) -> None:
@@ -94,21 +95,29 @@ def show_live(live: Live, registry: Registry) -> None:
     case_answers.collect(view)
     case_comparing.draw(view)
     case_editing.draw(view)
-    drafting.draw(view)
+
+
+def keep(live: Live, registry: Registry) -> None:
+    view = of_live(live, registry, access.may_edit())
     case_keeping.save_form(view)
     case_answers.provenance(view)
 
 
 def show() -> None:
     registry = load_registry()
+    if access.may_edit():
+        case_live.warm()
     case_id = st.query_params.get(case_keeping.CASE)
     if case_id:
         show_saved(case_id, registry)
         return
-    show_form(registry)
     live = case_live.current()
+    with st.expander("What is asked, and who answers", icon=":material/edit_note:", expanded=live is None):
+        spec = show_form(registry)
     if live is not None:
         show_live(live, registry)
+    if spec is not None:
+        drafting.panel(spec, registry)
     rows = case_keeping.listed()
     case_keeping.show_list(rows)
     case_books.show(rows)

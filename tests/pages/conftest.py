@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store, open_store
-from pages.shared import results
+from pages.shared import case_live, results
 
 Open = Callable[..., AppTest]
 
@@ -23,6 +23,12 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(results, "DEMO", folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Case page loads nothing in the background, where it would outlive a test."""
+    monkeypatch.setattr(case_live, "warm", lambda: None)
 
 
 @pytest.fixture

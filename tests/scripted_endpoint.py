@@ -40,9 +40,28 @@ Fault = Literal[
     "not_found",  # 404
     "quota",  # 429 that waiting doesn't heal
     "too_long",  # 400: beyond the context window
+    "stream_error",  # a stream that tells an error after its first pieces; 500 to who doesn't stream
+]
+Streaming = Literal[
+    "yes",
+    "without_done",  # the stream ends without saying so
+    "ignored",  # the answer comes in one piece
+    "refused",  # 400 to who wants a stream
+    "options_refused",  # 400 to who wants the usage in the stream
 ]
 #: The faults of issue 2: those that a retry heals, and the two that arrive as answers.
 MIXED: tuple[Fault, ...] = ("rate_limit", "server", "malformed", "truncated", "hang", "empty", "refusal")
+#: What happens in the middle of a stream; all else comes before it.
+_STREAMED: tuple[Fault | None, ...] = (
+    None,
+    "empty",
+    "refusal",
+    "content_filter",
+    "truncated",
+    "hang",
+    "malformed",
+    "stream_error",
+)
 REFUSAL = "I'm sorry, but I can't help with rating this conversation."
 _WORDS = ("amber", "bridge", "cedar", "delta", "ember", "forest", "grain", "harbor", "island", "kettle", "lantern")
 
@@ -70,6 +89,8 @@ class Ledger:
     """Attempts that failed, by fault."""
     closed_by_client: int = 0
     """Connections that the client closed while it was owed an answer."""
+    connections: int = 0
+    """Connections that were opened."""
     most_at_once: int = 0
     """Most requests under way at the same time."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -102,6 +123,9 @@ class ScriptedEndpoint:
         persistent: bool = False,
         reply: Reply = default_reply,
         latency_s: float = 0.0,
+        streaming: Streaming = "yes",
+        piece_s: float = 0.0,
+        usage: bool = True,
         retry_after: str = "0.05",
         models: tuple[str, ...] = ("scripted",),
         port: int = 0,
@@ -112,6 +136,11 @@ class ScriptedEndpoint:
         self.persistent = persistent
         self.reply = reply
         self.latency_s = latency_s
+        self.streaming = streaming
+        self.piece_s = piece_s
+        """Seconds before each piece of a stream but the first."""
+        self.usage = usage
+        """Whether answers tell their token counts."""
         self.retry_after = retry_after
         self.models = models
         self.ledger = Ledger()
@@ -174,6 +203,8 @@ class ScriptedEndpoint:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._lock:
+            self.ledger.connections += 1
         try:
             while await self._exchange(reader, writer):
                 pass
@@ -228,6 +259,15 @@ class ScriptedEndpoint:
             else:
                 text = {"empty": "", "refusal": REFUSAL}.get(fault or "") if fault else None
                 answer = _chat(body, self.reply(body) if text is None else text)
+                if not self.usage:
+                    del answer["usage"]
+                if body.get("stream") and self._refuses(body):
+                    return await _send(writer, 400, _error("Unrecognized request argument", code="unknown_parameter"))
+                if body.get("stream") and self.streaming != "ignored" and fault in _STREAMED:
+                    if fault in (None, "empty", "refusal"):
+                        with self._lock:
+                            ledger.answered[request] += 1
+                    return await self._stream(fault, answer, body, reader, writer)
             if fault is None or fault in ("empty", "refusal"):
                 with self._lock:
                     ledger.answered[request] += 1
@@ -236,6 +276,46 @@ class ScriptedEndpoint:
         finally:
             with self._lock:
                 self._at_once -= 1
+
+    def _refuses(self, body: dict[str, Any]) -> bool:
+        return self.streaming == "refused" or (self.streaming == "options_refused" and "stream_options" in body)
+
+    async def _stream(
+        self,
+        fault: Fault | None,
+        answer: dict[str, Any],
+        body: dict[str, Any],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """The answer word by word; each event comes in two halves."""
+        head = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+        writer.write("\r\n".join(["HTTP/1.1 200 X", *(f"{k}: {v}" for k, v in head.items()), "", ""]).encode())
+        text = answer["choices"][0]["message"]["content"]
+        words = re.findall(r"\s*\S+\s*$|\s*\S+", text) if text else []
+        for number, word in enumerate(words):
+            if number and self.piece_s and not await self._owed(reader, self.piece_s):
+                return False
+            if number == 2 and fault == "truncated":
+                return False
+            if number == 2 and fault == "hang":
+                await self._owed(reader, 3600)
+                return False
+            if number == 2 and fault in ("malformed", "stream_error"):
+                error = json.dumps(_error("The server had an error", code=None))
+                await _event(writer, error if fault == "stream_error" else error[:-9])
+                break
+            await _event(writer, json.dumps(_chunk(answer, {"content": word}), ensure_ascii=False))
+        finish = "content_filter" if fault == "content_filter" else "stop"
+        if fault not in ("malformed", "stream_error"):
+            await _event(writer, json.dumps(_chunk(answer, {}, finish)))
+            if "usage" in answer and "stream_options" in body:
+                await _event(writer, json.dumps(_chunk(answer, None) | {"usage": answer["usage"]}))
+            if self.streaming != "without_done":
+                await _event(writer, "[DONE]")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
 
     async def _fail(
         self,
@@ -251,7 +331,7 @@ class ScriptedEndpoint:
                 return await _send(writer, 429, body, {"Retry-After": self.retry_after})
             case "quota":
                 return await _send(writer, 429, _error("You exceeded your current quota", code="insufficient_quota"))
-            case "server":
+            case "server" | "stream_error":
                 return await _send(writer, 500, _error("The server had an error", code=None))
             case "unauthorized":
                 given = headers.get("authorization", "").removeprefix("Bearer ")
@@ -322,6 +402,19 @@ def _chat(body: dict[str, Any], text: str) -> dict[str, Any]:
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens},
     }
+
+
+def _chunk(answer: dict[str, Any], delta: dict[str, Any] | None, finish: str | None = None) -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    head = {name: answer[name] for name in ("id", "created", "model")}
+    return head | {"object": "chat.completion.chunk", "choices": choices, "usage": None}
+
+
+async def _event(writer: asyncio.StreamWriter, data: str) -> None:
+    event = f"data: {data}\n\n".encode()
+    for part in (event[: len(event) // 2], event[len(event) // 2 :]):
+        writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        await writer.drain()
 
 
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:

@@ -155,12 +155,19 @@ def estimates(samples: Sequence[Sample], nothing: str = NO_MEMORY) -> pd.DataFra
 
 
 def ratios(readings: Readings, by: Sequence[str] = ()) -> pd.DataFrame:
-    """model, memory, mitigation and the columns of `by` (`subtype`, `user`), then `estimates` of the ratio, and `read`:
-    records that were read, of which those without memory in the prompt have no ratio."""
+    """model, memory, mitigation and the columns of `by` (`subtype`, `user`), then `estimates` of the ratio, `read`:
+    records that were read, of which those without memory in the prompt have no ratio; and `failed`: those whose
+    post-processing failed, so that the prompt is that of none (NaN without a post-processor)."""
     groups = _groups(readings, by)
     logs, users = np.log(readings.ratio()), _users(readings)
     table = estimates([Sample(logs[places], users[places]) for _, places in groups])
-    return _labelled([key for key, _ in groups], [*KEY, *by], table).assign(read=[len(each) for _, each in groups])
+    found = _labelled([key for key, _ in groups], [*KEY, *by], table)
+    states = readings.records["state"]
+    failed = [
+        float((states.iloc[places] == FAILED).sum()) if states.iloc[places].notna().any() else float("nan")
+        for _, places in groups
+    ]
+    return found.assign(read=[len(places) for _, places in groups], failed=failed)
 
 
 def ratios_by_layer(readings: Readings) -> pd.DataFrame:
@@ -186,6 +193,19 @@ def ratios_by_head(readings: Readings) -> pd.DataFrame:
     return pd.DataFrame(
         {"layer": layer.ravel() + 1, "head": head.ravel() + 1, "ratio": np.exp(means).ravel(), "n": n.ravel()}
     )
+
+
+def ratios_by_head_of_each(readings: Readings) -> pd.DataFrame:
+    """`ratios_by_head` of each configuration with memory, under its model, memory and mitigation."""
+    tables = []
+    for key, places in _groups(readings):
+        chosen = np.zeros(len(readings), dtype=np.bool_)
+        chosen[places] = True
+        table = ratios_by_head(readings.where(chosen))
+        if table["n"].any():
+            tables.append(table.assign(**dict(zip(KEY, key, strict=True))))
+    columns = [*KEY, "layer", "head", "ratio", "n"]
+    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
 
 
 def shares(readings: Readings) -> pd.DataFrame:

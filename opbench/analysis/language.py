@@ -27,7 +27,7 @@ from scipy import stats
 
 from opbench.analysis.grids import Key, configuration_keys
 from opbench.analysis.intervals import Floats, holm
-from opbench.analysis.log_odds import delta_intervals, log_odds
+from opbench.analysis.log_odds import delta_intervals, log_odds_ratio
 from opbench.analysis.phrases import Counts, counted, of_configuration, paired
 from opbench.store.rundata import RunData
 from opbench.study import BASE, NO_MITIGATION
@@ -162,8 +162,7 @@ def _rows(counts: Counts, words: Sequence[str], alpha0: float) -> pd.DataFrame:
     y1, y2 = (each[:, at] for each in counts.counts)
     n1, n2 = counts.totals
     prior = alpha0 * counts.pooled[at] / max(float(counts.pooled.sum()), 1.0)
-    with np.errstate(invalid="ignore"):  # of the only phrase there is: both odds are infinite
-        delta = log_odds(y1.sum(axis=0), n1.sum(), prior, alpha0) - log_odds(y2.sum(axis=0), n2.sum(), prior, alpha0)
+    delta = log_odds_ratio((y1.sum(axis=0), n1.sum()), (y2.sum(axis=0), n2.sum()), prior, alpha0)
     variance = 1.0 / (y1.sum(axis=0) + prior) + 1.0 / (y2.sum(axis=0) + prior)
     told = delta_intervals(y1, y2, n1, n2, prior, alpha0)
     # Where a phrase comes from is asked on the side that has it more often.

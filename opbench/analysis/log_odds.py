@@ -11,13 +11,18 @@ from opbench.analysis.intervals import FEWEST_USERS, Floats, Interval
 _CHUNK = 400
 #: Words that the others of a side are at least, so that nothing is divided by 0.
 _LEAST = 1e-9
+#: Share of its terms that a variance is at least, some hundred times what doubles are rounded by.
+_ROUNDING = 1e-13
+Side = tuple[Floats, Floats]
+"""Counts of phrases and of all words of their length, as arrays that go together."""
 
 
-def log_odds(y: Floats, n: Floats, prior: Floats, alpha0: float) -> Floats:
-    """Of a phrase within its side (natural): y of n, with the prior. Infinite where a side consists of that phrase."""
-    with np.errstate(divide="ignore"):
-        odds: Floats = np.log(y + prior) - np.log(np.maximum(n + alpha0 - y - prior, 0.0))
-    return odds
+def log_odds_ratio(first: Side, second: Side, prior: Floats, alpha0: float) -> Floats:
+    """delta of phrases, natural; NaN for one that both sides consist of."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one, other = (np.log(y + prior) - np.log(np.maximum(n + alpha0 - y - prior, 0.0)) for y, n in (first, second))
+        ratio: Floats = one - other
+    return ratio
 
 
 def delta_intervals(y1: Floats, y2: Floats, n1: Floats, n2: Floats, prior: Floats, alpha0: float) -> list[Interval]:
@@ -54,16 +59,19 @@ class _Delta:
 
     def __call__(self, times: Floats) -> tuple[Floats, Floats]:
         y1, n1, y2, n2 = (times @ each for each in self.parts)
-        value = log_odds(y1, n1, self.prior, self.alpha0) - log_odds(y2, n2, self.prior, self.alpha0)
+        value = log_odds_ratio((y1, n1), (y2, n2), self.prior, self.alpha0)
         slopes = [*self._slopes(y1, n1), *(-each for each in self._slopes(y2, n2))]
         size = times.shape[1]
-        mean = sum(slope * total for slope, total in zip(slopes, (y1, n1, y2, n2), strict=True)) / size
-        square = sum(
+        terms = [
             (1.0 if i == j else 2.0) * slopes[i] * slopes[j] * (times @ product)
             for (i, j), product in self.products.items()
-        )
-        variance = size / max(size - 1, 1) * np.maximum(square - size * mean**2, 0.0)
-        return value.T, np.sqrt(variance).T
+        ]
+        mean = sum(slope * total for slope, total in zip(slopes, (y1, n1, y2, n2), strict=True)) / size
+        terms.append(-size * mean**2)
+        square = sum(terms)
+        # Users that are all alike leave what the large terms were rounded by, which is no spread.
+        square = np.where(square > _ROUNDING * sum(np.abs(each) for each in terms), square, 0.0)
+        return value.T, np.sqrt(size / max(size - 1, 1) * square).T
 
     def _slopes(self, y: Floats, n: Floats) -> tuple[Floats, Floats]:
         """Of a side's log odds, by y and by n."""

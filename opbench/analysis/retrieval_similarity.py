@@ -84,7 +84,8 @@ def similarity_table(found: pd.DataFrame, which: Which = "top1") -> pd.DataFrame
             }
         )
         questions.append(Question(_sums([(values["user"], numbers)]), np.ones(1), _level))
-    return _with_intervals(rows, questions)
+    columns = ["memory", "control", "group", "n", "n_empty", "n_cosines", "mean", "median", "sd"]
+    return _with_intervals(rows, questions, columns)
 
 
 def similarity_differences(found: pd.DataFrame, which: Which = "top1") -> pd.DataFrame:
@@ -157,9 +158,11 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
     """Whether the most similar memory's cosine tells the questions of one group from those of another.
 
     memory, control, group, against; auc (chance that a question of `against` has the more similar memory than one of
-    `group`, ties half; 0.5: not told apart), low, high, p, users, reason (95 %, drawn by user), n, n_against; and the
-    threshold that tells them apart best on these very questions: threshold, abstains (share of `group` below it), loses
-    (share of `against` below it), separates (by `SEPARATES`). An empty retrieval counts as less similar than any.
+    `group`, ties half; 0.5: not told apart), low, high, p, users, reason (95 %, drawn by user), n, n_against;
+    threshold: the one that tells these very questions apart best; abstains and loses: shares of `group` and `against`
+    below the threshold that is best for all other users, so that no question has a say in its own (NaN for a single
+    user); separates: by `SEPARATES`, None where there are too few users to tell. An empty retrieval counts as less
+    similar than any.
     """
     rows = []
     for memory, control, mine in _systems(found):
@@ -170,7 +173,8 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
             sides = groups[group], groups[other]
             low, high = (_tops(each) for each in sides)
             told = _auc_interval(*sides)
-            threshold, abstains, loses = _best_threshold(low, high)
+            abstains, loses = _held_out(*sides)
+            few = math.isnan(told.low)
             rows.append(
                 {
                     "memory": memory,
@@ -185,10 +189,10 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
                     "reason": told.reason,
                     "n": len(low),
                     "n_against": len(high),
-                    "threshold": threshold,
+                    "threshold": _best_threshold(low, high),
                     "abstains": abstains,
                     "loses": loses,
-                    "separates": abstains >= SEPARATES and loses <= 1.0 - SEPARATES,
+                    "separates": None if few else abstains >= SEPARATES and loses <= 1.0 - SEPARATES,
                 }
             )
     columns = ["memory", "control", "group", "against", "auc", "low", "high", "p", "users", "reason", "n", "n_against"]
@@ -230,9 +234,9 @@ def _sums(parts: Sequence[tuple[Any, Floats]], names: tuple[str, ...] = ("simila
 
 
 def _with_intervals(
-    rows: list[dict[str, Any]], questions: Sequence[Question], columns: Sequence[str] = (), with_p: bool = False
+    rows: list[dict[str, Any]], questions: Sequence[Question], columns: Sequence[str], with_p: bool = False
 ) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=list(columns) or None)
+    frame = pd.DataFrame(rows, columns=list(columns))
     told = intervals(questions)
     for name in ("low", "high", *(("p",) if with_p else ())):
         frame[name] = np.array([getattr(each, name) for each in told], dtype=np.float64)
@@ -279,13 +283,23 @@ def _membership(owner: npt.NDArray[np.intp], size: int) -> Floats:
     return np.equal(owner[None, :], np.arange(size)[:, None]).astype(np.float64)
 
 
-def _best_threshold(low: Floats, high: Floats) -> tuple[float, float, float]:
-    """The cosine below which abstaining tells them apart best, and the shares of both that are below; the lowest of
-    those that do equally well."""
+def _held_out(group: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
+    """Shares of both groups that lie below the threshold which is best for all users but the question's own."""
+    below = np.zeros(2)
+    for user in pd.unique(pd.concat([group["user"], other["user"]])):
+        rest = [part[part["user"] != user] for part in (group, other)]
+        if not all(len(part) for part in rest):
+            return math.nan, math.nan
+        threshold = _best_threshold(*(_tops(part) for part in rest))
+        below += [int((_tops(part[part["user"] == user]) < threshold).sum()) for part in (group, other)]
+    return float(below[0] / len(group)), float(below[1] / len(other))
+
+
+def _best_threshold(low: Floats, high: Floats) -> float:
+    """The cosine below which abstaining tells both apart best; the lowest of those that do equally well."""
     seen = np.unique(np.concatenate([low, high]))
     seen = seen[np.isfinite(seen)]
     # Below all that were seen, between two, and above all: where it is put between them makes no difference here.
     candidates = np.concatenate([seen[:1], (seen[:-1] + seen[1:]) / 2, [1.0]])
     shares = [np.searchsorted(np.sort(side), candidates, side="left") / len(side) for side in (low, high)]
-    best = int(np.argmax(shares[0] - shares[1]))
-    return float(candidates[best]), float(shares[0][best]), float(shares[1][best])
+    return float(candidates[int(np.argmax(shares[0] - shares[1]))])

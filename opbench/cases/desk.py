@@ -37,6 +37,7 @@ class Desk:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closed = False
         self._sessions: dict[str, Session] = {}
         self._unheard: set[str] = set()
         """Sessions that no text has come of yet."""
@@ -50,9 +51,11 @@ class Desk:
         """Ask a case; returns at once. `keys` by environment variable name live in memory, as long as the session.
 
         Raises:
-            UsageError: too many cases are at work at once.
+            UsageError: too many cases are at work at once, or the desk is closed.
         """
         with self._lock:
+            if self._closed:
+                raise UsageError("the desk is closed: nothing is asked any more.")
             if sum(session.busy for session in self._sessions.values()) >= MOST_AT_WORK:
                 raise UsageError(f"{MOST_AT_WORK} cases are being asked already: wait for one, or cancel it.")
             loop = self._running()
@@ -79,8 +82,9 @@ class Desk:
     def close(self) -> None:
         """Cancel what is at work and end the thread. The desk can't be used any more."""
         with self._lock:
+            closed, self._closed = self._closed, True
             loop, thread, sessions = self._loop, self._thread, list(self._sessions.values())
-        if loop is None or thread is None:
+        if closed or loop is None or thread is None:
             return
         for session in sessions:
             session.cancel()

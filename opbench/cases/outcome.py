@@ -119,14 +119,40 @@ class Ablation(_Frozen):
     over: bool = False
 
     @property
-    def culprit(self) -> LeftOut | None:
-        """The memory whose absence raises the score most; where no score changes, the one whose absence changes the
-        response most. None when leaving out changes nothing, or before the end."""
+    def strongest(self) -> LeftOut | None:
+        """The memory whose absence raises the score most; where none raises it, the one whose absence changes the
+        response most. Of those that were answered; None when leaving out changes nothing, or before the end."""
         told = [item for item in self.items if item.number and item.outcome.state == "done"]
-        if not self.over or not told:
+        if not self.over:
             return None
         raised = [item for item in told if item.score_change is not None and item.score_change > 0]
         if raised:
-            return max(raised, key=lambda item: (item.score_change or 0.0, -(item.similarity or 0.0)))
+            return max(raised, key=lambda item: (item.score_change or 0.0, _change(item)))
         changed = [item for item in told if item.similarity is not None and not item.same]
-        return min(changed, key=lambda item: item.similarity or 0.0) if changed else None
+        return max(changed, key=_change) if changed else None
+
+    @property
+    def control(self) -> LeftOut | None:
+        """All memories, drawn again: how much chance alone changes. None where it wasn't asked, or failed."""
+        return next((item for item in self.items if not item.number and item.outcome.state == "done"), None)
+
+    @property
+    def culprit(self) -> LeftOut | None:
+        """The `strongest`, unless drawing again with all memories does as much: then none can be named."""
+        found, control = self.strongest, self.control
+        if found is None or control is None:
+            return found
+        if (found.score_change or 0.0) > 0:
+            chance = (control.score_change or 0.0) >= (found.score_change or 0.0) - _NOTHING
+        else:
+            chance = _change(control) >= _change(found) - _NOTHING
+        return None if chance else found
+
+
+#: Differences below it are the arithmetic's.
+_NOTHING = 1e-9
+
+
+def _change(item: LeftOut) -> float:
+    """How far the response is from the one with all memories, 1 − cosine; 0 where that isn't known."""
+    return 0.0 if item.similarity is None else 1.0 - item.similarity

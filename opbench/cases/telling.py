@@ -100,7 +100,7 @@ def verdict(ablation: Ablation) -> str:
     if not told:
         return f"No answer without a memory came, so nothing can be said ({len(memories)} failed)."
     control = next((item for item in ablation.items if not item.number and item.outcome.state == "done"), None)
-    culprit = ablation.culprit
+    culprit = ablation.strongest
     if culprit is None:
         same = all(item.same for item in told)
         how = "the response stays the same, word for word" if same else "neither the score nor the response changes"

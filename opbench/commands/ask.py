@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from opbench.cases.desk import desk
+from opbench.cases.desk import Desk
 from opbench.cases.outcome import Ablation, At
 from opbench.cases.session import Session
 from opbench.cases.spec import CaseSpec
@@ -128,7 +128,7 @@ def ask_command(
 
 def _ask(store: Store, spec: CaseSpec, *, loo: At | None, save: str | None, note: str, as_json: bool) -> None:
     labels = {name: entry.label for name, entry in load_registry().models.items()}
-    place = desk()
+    place = Desk()
     try:
         session = place.open(store, spec)
         try:
@@ -181,22 +181,25 @@ def _ask(store: Store, spec: CaseSpec, *, loo: At | None, save: str | None, note
 def _follow(session: Session, labels: dict[str, str], *, live: bool, quiet: bool) -> None:
     """Print the columns one after the other: as they come, or each when all are over."""
     spec = session.spec
-    if not quiet:
-        say(f"user {spec.user}, judged as {spec.subtype}: {spec.question}\n")
     tellers = [ColumnTeller(spec, number, name) for number, name in enumerate(named(spec, labels))]
-    number = 0
+    number, begun = 0, False
     while number < len(tellers):
         over = session.over
         outcomes = session.outcomes()
         if over and session.error is not None:
             return
-        while number < len(tellers) and (live or over):
+        if not quiet and not begun and (over or live) and any(each.state != "waiting" for each in outcomes):
+            say(f"user {spec.user}, judged as {spec.subtype}: {spec.question}\n")
+            begun = True
+        while begun or quiet or over:
             if not quiet:
                 tellers[number].tell(outcomes[number])
             if not (outcomes[number].over or over):
                 break
             number += 1
-        if not over or number < len(tellers):
+            if number == len(tellers):
+                break
+        if number < len(tellers):
             time.sleep(_LOOK_S)
     session.wait()
 

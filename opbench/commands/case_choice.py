@@ -135,7 +135,7 @@ def known_method(name: str) -> None:
     try:
         mitigations.get(name)
     except (UnknownMitigation, BrokenPlugin) as error:
-        raise UsageError(f"{error}.") from None
+        raise UsageError(str(error)) from None
 
 
 def known_models(models: Sequence[str], judge: str) -> None:

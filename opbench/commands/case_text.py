@@ -123,7 +123,8 @@ def costs(outcome: Outcome) -> str:
         f"{_STAGES.get(stage, stage)} {taken:,.0f} ms" + (" (reused)" if outcome.reused.get(stage) else "")
         for stage, taken in outcome.milliseconds.items()
     ]
-    tokens = f"{outcome.prompt_tokens:,} tokens in, {outcome.completion_tokens:,} out"
+    told = None not in (outcome.prompt_tokens, outcome.completion_tokens)
+    tokens = f"{outcome.prompt_tokens:,} tokens in, {outcome.completion_tokens:,} out" if told else "tokens not told"
     return "; ".join([*([", ".join(stages)] if stages else []), tokens, f"cost {cost_text(outcome.cost_usd)}"])
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from opbench.analysis.grids import configuration_keys
-from opbench.commands import mechanism_tables
+from opbench.commands import mechanism_ratio, mechanism_tables
 from opbench.commands.instances import one_of
 from opbench.commands.options import print_json, say, the_store, words
 from opbench.errors import UsageError
@@ -25,6 +25,7 @@ from opbench.store.rundata import Key
 
 app = typer.Typer(help="Why it happens: retrieval, attention, language and repetition of a run.", no_args_is_help=True)
 mechanism_tables.add(app)
+mechanism_ratio.add(app)
 
 
 @app.command("attention")

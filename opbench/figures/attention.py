@@ -18,6 +18,7 @@ from opbench.analysis.tradeoff import RANDOM
 from opbench.figures import theme
 from opbench.figures.drawing import Drawing
 from opbench.figures.latency import legend_below
+from opbench.store.attention import SEGMENTS
 from opbench.study import BASE, NO_MITIGATION
 
 RATIO_AXIS = "attention per token, memory against query (log scale)"
@@ -40,7 +41,7 @@ def configuration_name(model: str, memory: str, mitigation: str, *, several_mode
 def ratio_by_task(frame: pd.DataFrame, mark: str = "", title: str = "Attention per token, by task") -> go.Figure:
     """A point for each configuration and subtype, with its interval where there is one.
 
-    `frame` is `attention.ratios` by subtype. Random memories are open grey diamonds. What has no ratio has no point.
+    `frame` is `attention.ratios` by subtype. Random memories are open and grey. What has no ratio has no point.
     """
     known = frame[frame["value"].notna()]
     keys, subtypes = _keys(known), list(dict.fromkeys(known["subtype"]))
@@ -159,7 +160,8 @@ def segment_shares(
 ) -> go.Figure:
     """One bar a configuration, stacked by segment in the prompt's order. `frame`: `attention.shares`; BASE has no
     memory to show."""
-    keys, segments = _keys(frame), list(dict.fromkeys(frame["segment"]))
+    keys = _keys(frame)
+    segments = sorted(dict.fromkeys(frame["segment"]), key=lambda each: [*SEGMENTS, each].index(each))
     several = frame["model"].nunique() > 1
     cells = {(*_key(row), row["segment"]): row for row in frame.to_dict("records")}
     spare = iter([colour for colour in (*theme.PALETTE[2:], theme.GREY) if colour not in _SEGMENTS.values()])
@@ -246,7 +248,7 @@ def _colour(key: Key, place: int) -> str:
 
 
 def _marker(key: Key, place: int) -> dict[str, Any]:
-    symbol = "diamond-open" if key[1] == RANDOM else _SYMBOLS[place % len(_SYMBOLS)]
+    symbol = f"{_SYMBOLS[place % len(_SYMBOLS)]}{'-open' if key[1] == RANDOM else ''}"
     return {"size": 10, "color": _colour(key, place), "symbol": symbol}
 
 

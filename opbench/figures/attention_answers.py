@@ -84,9 +84,16 @@ def _post_processed(ratios: list[Row], rows: list[Row]) -> list[str]:
         own = next((each for each in ratios if each["mitigation"] == row["mitigation"]), None)
         stands = "" if own is None or pd.isna(own["value"]) else f", to {times(own['value'])} over all its instances"
         found.append(
-            f"{name} changes the ratio by a factor of {row['value']:.2f}{_rests(row, paired=True)}{stands}: {verdict}."
+            f"{name} changes the ratio by a factor of {row['value']:.2f}{_rests(row, paired=True)}{stands}: {verdict}"
+            f"{_failed(own)}."
         )
     return found
+
+
+def _failed(own: Row | None) -> str:
+    if own is None or not own["failed"] > 0:
+        return ""
+    return f". It failed, and left the prompt as it was, in {theme.scored(own['failed'], own['read'])} records"
 
 
 def _no_intervals(rows: list[Row]) -> list[str]:
@@ -97,6 +104,8 @@ def _no_intervals(rows: list[Row]) -> list[str]:
 def _against(row: Row, more: str, less: str, neither: str) -> str:
     """A verdict on a factor, by its interval."""
     if pd.isna(row["low"]):
+        if round(row["value"], 2) == 1.0:
+            return neither
         return f"{more if row['value'] > 1 else less}, {CHANCE}"
     return more if row["low"] > 1 else less if row["high"] < 1 else neither
 

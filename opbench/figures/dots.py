@@ -36,34 +36,27 @@ def add_dots(drawing: Drawing, dots: Sequence[Dot], row: int = 1, *, legend: boo
     for group, colour, symbol in groups:
         mine = [dot for dot in dots if (dot.group, dot.colour, dot.symbol) == (group, colour, symbol)]
         known = [dot for dot in mine if not math.isnan(dot.value)]
-        told = [not math.isnan(dot.low) for dot in known]
-        drawing.add(
-            "scatter",
-            row,
-            x=[dot.value for dot in known],
-            y=[dot.name for dot in known],
-            mode="markers",
-            name=group,
-            legendgroup=group,
-            showlegend=legend and bool(group),
-            marker={
-                "size": 10,
-                "color": [colour if there else "rgba(0,0,0,0)" for there in told],
-                "symbol": symbol,
-                "line": {"width": 2, "color": colour},
-            },
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [dot.high - dot.value if there else 0.0 for dot, there in zip(known, told, strict=True)],
-                "arrayminus": [dot.value - dot.low if there else 0.0 for dot, there in zip(known, told, strict=True)],
-                "color": colour,
-                "thickness": 1.5,
-                "width": 4,
-            },
-            customdata=[dot.hover for dot in known],
-            hovertemplate="%{customdata}<extra></extra>",
-        )
+        named = False
+        for told in (True, False):
+            alike = [dot for dot in known if math.isnan(dot.low) != told]
+            if not alike:
+                continue
+            face: dict[str, Any] = {"color": colour if told else "rgba(0,0,0,0)", "line": {"width": 2, "color": colour}}
+            drawing.add(
+                "scatter",
+                row,
+                x=[dot.value for dot in alike],
+                y=[dot.name for dot in alike],
+                mode="markers",
+                name=group,
+                legendgroup=group,
+                showlegend=legend and bool(group) and not named,
+                marker={"size": 10, "symbol": symbol} | face,
+                customdata=[dot.hover for dot in alike],
+                hovertemplate="%{customdata}<extra></extra>",
+                **(_intervals(alike, colour) if told else {}),
+            )
+            named = True
         for dot in mine:
             if math.isnan(dot.value):
                 drawing.note(
@@ -72,6 +65,11 @@ def add_dots(drawing: Drawing, dots: Sequence[Dot], row: int = 1, *, legend: boo
     names = list(dict.fromkeys(dot.name for dot in dots))
     look: dict[str, Any] = {"type": "category", "categoryorder": "array", "categoryarray": names[::-1]}
     drawing.y(row, **look, range=[-0.6, max(len(names), 1) - 0.4], showgrid=False)
+
+
+def _intervals(dots: Sequence[Dot], colour: str) -> dict[str, Any]:
+    ends = {"array": [dot.high - dot.value for dot in dots], "arrayminus": [dot.value - dot.low for dot in dots]}
+    return {"error_x": {"type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "width": 4, **ends}}
 
 
 def cosine(value: float) -> str:

@@ -3,14 +3,17 @@ tables."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from opbench.figures import theme
 from opbench.figures.dots import ROW, Dot, add_dots
 from opbench.figures.drawing import Drawing
+from opbench.figures.latency import legend_below
 
 Side = Literal["with", "without"]
 #: Colours of the sides: more frequent with memory, or without.
@@ -20,6 +23,8 @@ _SYMBOLS: dict[Side, str] = {"with": "circle", "without": "diamond"}
 #: Pixels, as on a phone: on a wide screen the words stand farther apart, but never in each other.
 _WIDTH, _HEIGHT = 340, 460
 _SEED = 26
+#: How far the axis goes, in units of the farthest dot.
+_LONGEST = 2.5
 
 
 def word_bars(
@@ -77,9 +82,19 @@ def _dots(rows: pd.DataFrame, mark: str, title: str) -> go.Figure:
         dots.append(Dot(theme.escape(cell["word"]), cell["delta"], cell["low"], cell["high"], _hover(cell), **look))
     add_dots(drawing, dots)
     drawing.upright(0.0, {"color": theme.GREY, "width": 1.5})
-    drawing.x(title="log odds ratio (natural); right: more frequent with memory")
+    drawing.x(title="log odds ratio; right: more frequent with memory", **_reach(rows))
     height = 160 + ROW * max(len(dots), 2)
-    return drawing.figure(title, mark, height=height, legend={"y": -70 / height})
+    return drawing.figure(title, mark, height=height, legend=legend_below(height, 70))
+
+
+def _reach(rows: pd.DataFrame) -> dict[str, Any]:
+    """A range that shows all dots; the intervals of phrases that few say may leave it (their ends are on hover)."""
+    widest = float(rows["delta"].abs().max()) if len(rows) else math.nan
+    ends = rows[["low", "high"]].abs().to_numpy(dtype=np.float64)
+    longest = float(np.nanmax(ends, initial=0.0)) if len(rows) else 0.0
+    if math.isnan(widest) or longest <= _LONGEST * widest:
+        return {}
+    return {"range": [-_LONGEST * widest, _LONGEST * widest]}
 
 
 def _hover(cell: dict[Any, Any]) -> str:
@@ -121,13 +136,13 @@ def _layout(weights: dict[str, float], most: int) -> list[tuple[str, float, floa
         relative_scaling=0.6,
         min_font_size=11,
         max_font_size=32,
-        margin=3,
+        margin=5,
         random_state=_SEED,
         collocations=False,
     ).generate_from_frequencies(weights)
     placed = []
     for (word, _), size, (top, left), _, _ in cloud.layout_:
         font = ImageFont.truetype(cloud.font_path, size)
-        _, _, width, height = font.getbbox(word)
+        _, _, width, height = font.getbbox(word, anchor="lt")
         placed.append((str(word), left + width / 2, top + height / 2, int(size)))
     return placed

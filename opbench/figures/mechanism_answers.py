@@ -100,13 +100,18 @@ def repetition_answers(changes: pd.DataFrame) -> list[str]:
 
 def _told_apart(cell: Row) -> str:
     first, second = _group(cell["group"]), _group(cell["against"])
-    told = (
-        f"{theme.share(cell['abstains'])} of {first} and {theme.share(cell['loses'])} of {second} lie below "
-        f"{cosine(cell['threshold'])}, the threshold that does best on these very questions"
-    )
     area = f"area {cosine(cell['auc'])}, {between(cell['low'], cell['high'], cell['reason'])}"
+    n = f"n = {cell['n']} and {cell['n_against']}"
+    if math.isnan(cell["abstains"]):
+        return f"{first} and {second} questions: {area}; one user tells nothing about a threshold for others; {n}."
+    found = (
+        f"{theme.share(cell['abstains'])} of {first} and {theme.share(cell['loses'])} of {second} questions lie below "
+        f"the threshold that is best for the other users (about {cosine(cell['threshold'])}); {n}."
+    )
+    if cell["separates"] is None:
+        return f"too few users to tell whether a threshold separates {first} from {second} questions ({area}): {found}"
     verdict = "a threshold separates" if cell["separates"] else "no threshold separates"
-    return f"{verdict} {first} from {second} questions ({area}): {told}; n = {cell['n']} and {cell['n_against']}."
+    return f"{verdict} {first} from {second} questions ({area}): {found}"
 
 
 def _signed_between(cell: Row) -> str:

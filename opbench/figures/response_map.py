@@ -4,6 +4,7 @@ figures of `opbench.analysis.response_map` and `.recurring`."""
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,8 @@ from opbench.figures.dots import ROW, Dot, add_dots
 from opbench.figures.drawing import Drawing
 from opbench.figures.overview import SYMBOLS
 
-_LONGEST = 46
+#: Signs in a line of a memory beside its bars.
+_LINE = 24
 
 
 def map_figure(
@@ -53,7 +55,9 @@ def map_figure(
     return drawing.figure(title, mark, height=560, legend={"y": -0.14}, clickmode="event+select")
 
 
-def dispersion_figure(changes: pd.DataFrame, mark: str = "", title: str = "Change of the dispersion") -> go.Figure:
+def dispersion_figure(
+    changes: pd.DataFrame, mark: str = "", title: str = "Change of the mean cosine distance"
+) -> go.Figure:
     """Changes of `dispersion_changes` with their 95 % intervals, points; left of 0: the responses lie closer."""
     several = changes["model"].nunique() > 1
     drawing = Drawing()
@@ -76,7 +80,7 @@ def dispersion_figure(changes: pd.DataFrame, mark: str = "", title: str = "Chang
         )
     add_dots(drawing, dots, legend=False)
     drawing.upright(0.0, {"color": theme.GREY, "width": 1.5})
-    drawing.x(title="change of the mean cosine distance, points; left: closer together")
+    drawing.x(title="change, points; left: closer together")
     return drawing.figure(title, mark, height=150 + 2 * ROW * max(len(dots), 1), legend=False)
 
 
@@ -105,7 +109,9 @@ def recurring_figure(
             hovertemplate=f"<b>%{{y}}</b><br>{label}<br>%{{customdata}}<extra></extra>",
         )
     height = 170 + 46 * max(len(part), 1)
-    drawing.x(title="repetition questions of the user", rangemode="tozero", tickformat="d")
+    # Of few questions Plotly would mark halves.
+    few = {"dtick": 1} if part["questions"].max() <= 10 else {}
+    drawing.x(title="questions of the user", rangemode="tozero", tickformat="d", **few)
     drawing.y(type="category", categoryorder="array", categoryarray=names[::-1], showgrid=False)
     return drawing.figure(title, mark, height=height, legend={"y": -70 / height}, barmode="group")
 
@@ -125,5 +131,6 @@ def interval_words(cell: dict[Any, Any]) -> str:
 
 
 def _short(text: object) -> str:
-    bare = " ".join(str(text).split())
-    return theme.escape(bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…")
+    """The beginning of a text in two lines, escaped."""
+    lines = textwrap.wrap(" ".join(str(text).split()), _LINE, max_lines=2, placeholder=" …")
+    return "<br>".join(theme.escape(line) for line in lines)

@@ -75,7 +75,7 @@ def similarity_figure(
             )
             drawing.upright(mean, {"color": colour, "dash": "dot", "width": 1.5}, row)
             named.add(group)
-    drawing.x(title="cosine of question and memory")
+    drawing.x(max(len(memories), 1), title="cosine of question and memory")
     drawing.y(title="cosines, %", rangemode="tozero")
     return drawing.figure(title, mark, height=_height(len(memories)), legend=_legend(len(memories)))
 
@@ -102,7 +102,8 @@ def mean_figure(table: pd.DataFrame, mark: str = "", title: str = "Mean similari
             for cell in cells
         ]
         add_dots(drawing, dots, row)
-    drawing.x(title="mean cosine of question and memory", rangemode="tozero")
+    drawing.x(rangemode="tozero")
+    drawing.x(max(len(memories), 1), title="mean cosine of question and memory")
     rows = sum(table[table["memory"] == memory]["group"].nunique() for memory in memories)
     return drawing.figure(title, mark, height=130 + ROW * rows + 60 * len(memories), legend=False)
 
@@ -137,7 +138,7 @@ def abstention_figure(
                 f"of {int(part['n'].iloc[0])}<extra></extra>",
             )
             named.add(group)
-    drawing.x(title="threshold: cosine of the most similar memory")
+    drawing.x(max(len(memories), 1), title="threshold: cosine of the most similar memory")
     drawing.y(title="it abstains, %", range=[0, 102])
     return drawing.figure(title, mark, height=_height(len(memories)), legend=_legend(len(memories)))
 
@@ -154,8 +155,8 @@ def separation_figure(frame: pd.DataFrame, mark: str = "", title: str = "Told ap
                 cell["low"],
                 cell["high"],
                 f"<b>{theme.label(memory)} · {pair_label(cell)}</b><br>area {cosine(cell['auc'])}, "
-                f"{between(cell['low'], cell['high'], cell['reason'])}<br>best threshold {cosine(cell['threshold'])}: "
-                f"{theme.share(cell['abstains'])} of {group_label(cell['group'])} below it, "
+                f"{between(cell['low'], cell['high'], cell['reason'])}<br>best threshold {cosine(cell['threshold'])}; "
+                f"below that of the other users: {theme.share(cell['abstains'])} of {group_label(cell['group'])}, "
                 f"{theme.share(cell['loses'])} of {group_label(cell['against'])}<br>"
                 f"n = {cell['n']} and {cell['n_against']}, {theme.users(cell['users'])}",
             )
@@ -163,7 +164,8 @@ def separation_figure(frame: pd.DataFrame, mark: str = "", title: str = "Told ap
         ]
         add_dots(drawing, dots, row)
         drawing.upright(0.5, {"color": theme.GREY, "dash": "dash", "width": 1.5}, row)
-    drawing.x(title="area under the curve; 0.5: not told apart", range=[-0.02, 1.02])
+    drawing.x(range=[-0.02, 1.02])
+    drawing.x(max(len(memories), 1), title="area under the curve; 0.5: not told apart")
     height = 130 + ROW * len(frame) + 60 * len(memories)
     return drawing.figure(title, mark, height=height, legend=False)
 

@@ -129,12 +129,12 @@ class ReadingModel:
             if masses is None:
                 masses = torch.zeros(len(POSITIONS), layers, heads, len(SEGMENTS), dtype=torch.float64, device=device)
             for layer, attention in enumerate(read.attentions):
-                if attention.shape[-1] != end:
-                    raise Unreadable("longer than the window that the reading model's layers look back on")
-                summed = attention[0].double().sum(dim=1)  # heads × tokens read
-                masses[1 if start == first else 0, layer] += summed @ belongs[:end]
+                summed = attention[0].double().sum(dim=1)  # heads × tokens
+                # A layer that looks back on a window tells of the last tokens only: the others get nothing.
+                seen = end - summed.shape[-1]
+                masses[1 if start == first else 0, layer] += summed @ belongs[seen:end]
                 if start > first:
-                    weights += summed[:, : first + 1].sum(dim=0)
+                    weights[seen:] += summed[:, : max(0, first + 1 - seen)].sum(dim=0)
             start, step = end, max(1, _AT_A_TIME // (4 * layers * heads * total))
         masses[0] /= len(response)
         weights /= len(response) * masses.shape[1] * masses.shape[2]
@@ -176,6 +176,8 @@ def load_reader(name: str) -> ReadingModel:
     # Before the libraries are loaded: they look at it once.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Threads that spin while they wait made it five times slower beside another busy process.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Loading is told by whoever loads; bars of several libraries would stand between lines of progress.
     os.environ.setdefault("TQDM_DISABLE", "1")
     if name == EMBEDDED:

@@ -329,13 +329,18 @@ def _times(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _spent(outcome: Outcome) -> list[tuple[str, str]]:
-    rows = [("tokens", f"{outcome.prompt_tokens:,} in, {outcome.completion_tokens:,} out")]
+    rows = [("tokens", f"{_count(outcome.prompt_tokens)} in, {_count(outcome.completion_tokens)} out")]
     rows.append(("cost", cost_text(outcome.cost_usd)))
     if outcome.first_text_ms is not None:
         rows.append(("first text after", f"{outcome.first_text_ms:,.0f} ms"))
     if outcome.total_ms is not None:
         rows.append(("over after", f"{outcome.total_ms:,.0f} ms"))
     return rows
+
+
+def _count(tokens: int | None) -> str:
+    """Not told by every endpoint."""
+    return theme.MISSING if tokens is None else f"{tokens:,}"
 
 
 def _short(outcome: Outcome) -> dict[str, str]:
@@ -351,7 +356,7 @@ def _short(outcome: Outcome) -> dict[str, str]:
         "state": outcome.state,
         "score": score,
         **{stage: taken(stage) for stage in _STAGES},
-        "tokens": f"{outcome.prompt_tokens:,} / {outcome.completion_tokens:,}",
+        "tokens": f"{_count(outcome.prompt_tokens)} / {_count(outcome.completion_tokens)}",
         "cost": cost_text(outcome.cost_usd),
     }
 

@@ -19,6 +19,7 @@ from pages.shared import (
     case_leaving_out,
     case_live,
     collecting,
+    memory,
     parts,
     texts,
     wording,
@@ -41,6 +42,10 @@ def _watched(registry: Registry, was_working: bool) -> None:
     if live is None:
         return
     working = live.working
+    if working:
+        memory.hold()
+    elif was_working:
+        memory.release()
     if was_working != working:
         # What can be done with a finished case stands outside of this fragment.
         st.rerun()
@@ -90,8 +95,8 @@ def grid(view: CaseView, registry: Registry) -> None:
         for place, drawn in zip(row, st.columns(len(row), gap="medium", border=True), strict=True):
             with drawn:
                 without = partial(case_editing.without, view, place) if view.asks else None
-                case_column.draw(view, place, seconds, without)
-                case_leaving_out.button(view, place, registry)
+                leave_out = partial(case_leaving_out.button, view, place, registry) if view.asks else None
+                case_column.draw(view, place, seconds, leave_out, without)
 
 
 def collect(view: CaseView) -> None:

@@ -19,7 +19,7 @@ def show(rows: list[CaseRow]) -> None:
     books = kept.list_books(results.opened().store)
     if not readable and not books:
         return
-    parts.heading("Case books")
+    st.header("Case books", anchor=False)
     st.caption("Several cases in an order, as one HTML file: for a paper's appendix, or a meeting.")
     for book in books:
         _book(book, readable)

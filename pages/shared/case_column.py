@@ -30,9 +30,15 @@ _COLOURS = {"kept": "green", "restored": "green", "altered": "orange", "merged":
 _SLOW_S = 10.0
 
 
-def draw(view: CaseView, place: int, seconds: float | None, without: Callable[[int], None] | None) -> None:
-    """A column. `seconds` since the case began, while it is at work; `without` draws, below a memory, what asks again
-    without it."""
+def draw(
+    view: CaseView,
+    place: int,
+    seconds: float | None,
+    leave_out: Callable[[], None] | None,
+    without: Callable[[int], None] | None,
+) -> None:
+    """A column. `seconds` since the case began, while it is at work. `leave_out` draws, above the memories, what leaves
+    each out in turn; `without`, below a memory, what asks again without it."""
     outcome = view.outcomes[place]
     st.subheader(parts.plain(view.names[place]), anchor=False)
     _state(outcome, seconds)
@@ -43,6 +49,8 @@ def draw(view: CaseView, place: int, seconds: float | None, without: Callable[[i
     if view.is_base(place):
         st.caption("BASE retrieves no memories.")
     else:
+        if leave_out is not None:
+            leave_out()
         _memories(view, place, without)
     _spent(outcome)
 

@@ -25,7 +25,7 @@ def draw(view: CaseView) -> None:
     live = view.live
     if live is None or not view.asks or not places:
         return
-    parts.heading("Change it and ask again")
+    st.header("Change it and ask again", anchor=False)
     with_memories = [place for place in places if not view.is_base(place)]
     place = int(
         st.selectbox(

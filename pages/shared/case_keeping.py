@@ -38,7 +38,7 @@ def save_form(view: CaseView) -> None:
     live = view.live
     if live is None or not view.asks:
         return
-    parts.heading("Keep it")
+    st.header("Keep it", anchor=False)
     with st.form("case-save", border=True):
         name = st.text_input("Name", max_chars=kept.LONGEST_NAME, key="case-save-name", placeholder="what it shows")
         note = st.text_area("Note", max_chars=kept.LONGEST_NOTE, key="case-save-note", height=80)

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from opbench.cases.marks import DEFINITION, Fated, Run, Span, spans
+from opbench.cases.marks import DEFINITION, Run, Span, spans
 from opbench.cases.outcome import Found
 from opbench.sharing.sheet import Words
 from opbench.sharing.visible import visible
@@ -122,7 +122,7 @@ def marked(text: str, found: Sequence[Span], memories: Mapping[int, Found], plac
             "target": _target(place),
         },
     )
-    st.caption(parts.plain(DEFINITION))
+    st.caption("Shared wording, no proof of cause.", help=parts.plain(DEFINITION))
 
 
 def pieces(text: str, found: Sequence[Span]) -> list[tuple[str, list[int]]]:
@@ -148,18 +148,6 @@ def memory(runs: Sequence[Run]) -> None:
         st.text("".join(text for text, _ in shown))
     else:
         st.markdown(texts.changed(shown))
-
-
-def memories(fated: Sequence[Fated], place: int | str) -> None:
-    """All memories of a column with what became of them."""
-    for each in fated:
-        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            if each.number is not None:
-                number(place, each.number)
-            told = [each.became or "", visible(each.date or "")]
-            told += [] if each.score is None else [f"similarity {each.score:.3f}"]
-            st.caption(parts.plain(" · ".join(filter(None, told))))
-        memory(each.runs)
 
 
 def beside(left: Any, right: Any, before: tuple[str, str], after: tuple[str, str]) -> None:

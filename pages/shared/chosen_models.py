@@ -13,20 +13,23 @@ from pages.shared import access, parts
 
 #: Session state of the password inputs, by environment variable.
 KEY_PREFIX = "key-"
+#: Before the name of the place, where a page asks in several.
+_PLACE = "@"
 
 
 def typed_keys() -> dict[str, SecretStr]:
-    """The keys that were typed on the Launch page in this session, by environment variable."""
+    """The keys that were typed in this browser session, by environment variable."""
     state = {str(name): value for name, value in st.session_state.items()}
     return {
-        name.removeprefix(KEY_PREFIX): SecretStr(value)
+        name.removeprefix(KEY_PREFIX).partition(_PLACE)[0]: SecretStr(value)
         for name, value in state.items()
         if name.startswith(KEY_PREFIX) and value
     }
 
 
-def ask_for_keys(registry: Registry, names: list[str]) -> list[str]:
-    """Ask for the keys that the environment lacks; the variables that are still missing."""
+def ask_for_keys(registry: Registry, names: list[str], place: str = "") -> list[str]:
+    """Ask for the keys that the environment lacks; the variables that are still missing. `place` tells several askings
+    of a page apart."""
     wanted: dict[str, list[str]] = {}
     for name in names:
         variable = registry.models[name].key_env
@@ -37,9 +40,9 @@ def ask_for_keys(registry: Registry, names: list[str]) -> list[str]:
         typed = st.text_input(
             f"Key for {', '.join(labels)} ({variable})",
             type="password",
-            key=f"{KEY_PREFIX}{variable}",
+            key=f"{KEY_PREFIX}{variable}{_PLACE + place if place else ''}",
             autocomplete="off",
-            help="Goes to the run's process and nowhere else: it isn't stored and isn't in the link. "
+            help="Goes to what is asked and nowhere else: it isn't stored and isn't in the link. "
             f"To keep it, set {variable} before starting the app.",
         )
         if not typed:

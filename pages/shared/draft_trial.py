@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -21,8 +22,8 @@ _EVERY_S = 2
 Key = tuple[Study, Draft]
 
 
-def draw(spec: CaseSpec, column: Column, draft: Draft, registry: Registry) -> None:
-    """Choose the slice, quote it, start it; and how far the last one is."""
+def draw(spec: CaseSpec, column: Column, draft: Draft, registry: Registry, *, saved: Callable[[Draft], None]) -> None:
+    """Choose the slice, quote it, start it; and how far the last one is. `saved` is told of a draft that was saved."""
     with st.container(border=True):
         st.markdown("**Try it on a slice**")
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -48,7 +49,7 @@ def draw(spec: CaseSpec, column: Column, draft: Draft, registry: Registry) -> No
         st.caption("BASE, the memory system alone, and the memory system with the draft, each on the same instances.")
         try:
             study = drafts.trial(spec, column, draft, size, locomo=locomo, this_user=this_user)
-            _offer(study, draft, registry)
+            _offer(study, draft, registry, saved)
         except OpbenchError as error:
             st.error(parts.plain(str(error)), icon=":material/error:")
         _watch()
@@ -67,7 +68,7 @@ def may_replace(draft: Draft) -> bool:
     )
 
 
-def _offer(study: Study, draft: Draft, registry: Registry) -> None:
+def _offer(study: Study, draft: Draft, registry: Registry, saved: Callable[[Draft], None]) -> None:
     key: Key = (study, draft)
     if st.button("What would it take?", key="draft-quote", icon=":material/calculate:"):
         access.demand_edit()
@@ -84,21 +85,22 @@ def _offer(study: Study, draft: Draft, registry: Registry) -> None:
         st.info(f"Type a key first: {', '.join(missing)}.", icon=":material/key:")
     if not estimate.to_do:
         st.info("This very slice is done already.", icon=":material/check_circle:")
-    replace = _clashes(draft)
+    clashes = _clashes(draft)
     if st.button(
         "Save the draft and start",
         key="draft-start-run",
         type="primary",
         icon=":material/play_arrow:",
-        disabled=bool(missing) or not estimate.to_do or replace,
+        disabled=bool(missing) or not estimate.to_do or clashes,
         help="As a run of its own, which goes on when this page is closed.",
     ):
         access.demand_edit()
         file = drafts.save(draft)
+        saved(draft)
         st.session_state[_RUN] = steering.start(study, study_form.DEFAULT_CONCURRENCY, plugins=(file,))
         st.session_state.pop(_QUOTED)
         view.look_at(st.session_state[_RUN])
-    if replace:
+    if clashes:
         st.caption("Another draft of that name is saved: replace it below first, or give this one another name.")
     st.caption("The same from the command line, once the draft is saved:")
     parts.code(command(study, study_form.DEFAULT_CONCURRENCY, plugins=[drafts.file_of(draft)]), "bash")

@@ -13,14 +13,14 @@ from mitigations.context import prepare
 from mitigations.prompting import sections
 from opbench.cases import drafts
 from opbench.cases.spec import LONGEST_TEXT, CaseSpec, Column, Draft
-from opbench.errors import OpbenchError
+from opbench.errors import OpbenchError, UsageError
 from opbench.models import Registry
 from opbench.study import BASE
 from pages.shared import access, case_form, case_live, draft_trial, memory_systems, parts, texts
 
 _TAKEN = "drafts"
 _NAME, _LABEL, _FAMILY = "draft-name", "draft-label", "draft-family"
-_LIMIT, _WORDS, _START = "draft-limit", "draft-words", "draft-start"
+_LIMIT, _WORDS, _START, _COLUMN = "draft-limit", "draft-words", "draft-start", "draft-column"
 _FAMILIES = {"filter": "filters: keeps memories", "compression": "condenses: findings in its own words"}
 _AT_FIRST = {_LABEL: "My draft", _NAME: "my-draft", _LIMIT: 512, _FAMILY: "filter"}
 _EMPTY = "an empty page"
@@ -56,7 +56,7 @@ def panel(spec: CaseSpec, registry: Registry) -> None:
             st.info("Choose a column with a memory system above: BASE has no memories.", icon=":material/memory:")
         else:
             _offer_column(draft, column)
-            draft_trial.draw(spec, column, draft, registry)
+            draft_trial.draw(spec, column, draft, registry, saved=_keep)
         _offer_to_save(draft)
 
 
@@ -64,10 +64,10 @@ def _choose_start() -> None:
     known = {draft.name: draft for draft in offered()}
     names = [_EMPTY, *(label for label, _, _ in _wordings()), *known]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        start = st.selectbox(
+        st.selectbox(
             "Begin with",
             names,
-            format_func=lambda name: parts.as_label(f"{known[name].label} ({name})" if name in known else name),
+            format_func=lambda name: parts.as_label(f"{known[name].label} · {name}" if name in known else name),
             key=_START,
             width=330,
         )
@@ -76,7 +76,6 @@ def _choose_start() -> None:
             key="draft-fill",
             icon=":material/edit_note:",
             on_click=access.editing(_fill),
-            args=(start, known.get(start)),
             help="Overwrites what is written below.",
         )
 
@@ -94,9 +93,12 @@ def _wordings() -> list[tuple[str, str, str]]:
     return found
 
 
-def _fill(start: str, draft: Draft | None) -> None:
+def _fill() -> None:
     state = st.session_state
-    if draft is not None:
+    start = state[_START]
+    for draft in offered():
+        if draft.name != start:
+            continue
         state[_NAME], state[_LABEL], state[_WORDS] = draft.name, draft.label, draft.instructions
         state[_FAMILY], state[_LIMIT] = draft.family, draft.max_tokens
         return
@@ -111,30 +113,25 @@ def _write() -> Draft | None:
     for key, value in _AT_FIRST.items():
         st.session_state.setdefault(key, value)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        label = str(st.text_input("Label", max_chars=60, key=_LABEL, width=200, persist_state="session") or "")
-        name = str(
-            st.text_input(
-                "Name",
-                max_chars=40,
-                key=_NAME,
-                width=200,
-                help="As on the command line: small letters, digits and hyphens.",
-                persist_state="session",
-            )
-            or ""
+        st.text_input("Label", max_chars=60, key=_LABEL, width=200, persist_state="session")
+        st.text_input(
+            "Name",
+            max_chars=40,
+            key=_NAME,
+            width=200,
+            help="As on the command line: small letters, digits and hyphens.",
+            persist_state="session",
         )
-        limit = int(
-            st.number_input(
-                "Longest reply, tokens",
-                1,
-                8_192,
-                key=_LIMIT,
-                width=170,
-                help="The paper's: 512.",
-                persist_state="session",
-            )
+        st.number_input(
+            "Longest reply, tokens",
+            1,
+            8_192,
+            key=_LIMIT,
+            width=170,
+            help="The paper's: 512.",
+            persist_state="session",
         )
-    family = st.segmented_control(
+    st.segmented_control(
         "What it does",
         list(_FAMILIES),
         required=True,
@@ -143,7 +140,7 @@ def _write() -> Draft | None:
         help="Decides how a reply is read. Either way it may say that no memory is needed.",
         persist_state="session",
     )
-    words = st.text_area(
+    st.text_area(
         "Instructions",
         key=_WORDS,
         height=220,
@@ -151,22 +148,33 @@ def _write() -> Draft | None:
         placeholder="What is the model to do with the memories? How a reply must look is added by the workbench.",
         persist_state="session",
     )
-    if not (words or "").strip():
-        st.caption("Write instructions, or begin with words that are there.")
-        return None
     try:
-        draft = Draft(name=name, label=label, family=family or "filter", max_tokens=limit, instructions=words)
+        return _written()
+    except OpbenchError as error:
+        st.caption(parts.plain(str(error)))
+        return None
+
+
+def _written() -> Draft:
+    """The draft as the fields say it, also in a callback, which runs before they are drawn.
+
+    Raises:
+        UsageError: it is none; says what is missing.
+    """
+    state = st.session_state
+    words = str(state.get(_WORDS) or "")
+    if not words.strip():
+        raise UsageError("Write instructions, or begin with words that are there.")
+    try:
+        draft = Draft(
+            name=state[_NAME], label=state[_LABEL], family=state[_FAMILY], max_tokens=state[_LIMIT], instructions=words
+        )
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
         where = str(wrong["loc"][0]) if wrong["loc"] else "draft"
         mend = "two to forty small letters, digits and hyphens, the first a letter" if where == "name" else wrong["msg"]
-        st.warning(f"{parts.plain(where.capitalize())}: {parts.plain(mend)}.", icon=":material/edit:")
-        return None
-    try:
-        drafts.demand_free(draft.name)
-    except OpbenchError as error:
-        st.warning(parts.plain(str(error)), icon=":material/edit:")
-        return None
+        raise UsageError(f"{where.capitalize()}: {mend}.") from None
+    drafts.demand_free(draft.name)
     return draft
 
 
@@ -183,7 +191,7 @@ def _choose_column(spec: CaseSpec) -> Column | None:
         "On the memories of",
         list(pairs),
         format_func=lambda pair: parts.as_label(memory_systems.label(pair[1]) + (f" · {pair[0]}" if several else "")),
-        key="draft-column",
+        key=_COLUMN,
         width=330,
     )
     return pairs[chosen]
@@ -225,7 +233,6 @@ def _offer_column(draft: Draft, column: Column) -> None:
             key="draft-take",
             icon=":material/view_column:",
             on_click=access.editing(_take),
-            args=(draft, column.memory),
             help="Among the columns above, for this browser session. Take it again after a change.",
         )
         if (
@@ -249,8 +256,13 @@ def _keep(draft: Draft) -> None:
     st.session_state[_TAKEN] = st.session_state.get(_TAKEN, {}) | {draft.name: draft}
 
 
-def _take(draft: Draft, memory: str) -> None:
+def _take() -> None:
+    try:
+        draft = _written()
+    except OpbenchError:
+        return  # said where it is written
     _keep(draft)
+    _, memory = st.session_state[_COLUMN]
     case_form.add_column(memory, draft.name)
 
 

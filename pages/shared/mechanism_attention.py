@@ -103,7 +103,7 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
     mark = theme.provenance(comparable=False)
     answering.say(attention_answers(tables["ratios"], tables["changes"]))
     parts.remark(PUBLISHED)
-    _by_configuration(tables["ratios"], readings)
+    _by_configuration(tables["ratios"])
     _by_task(tables["tasks"], mark)
     _changes(tables["changes"], mark)
     _shares(tables["shares"], position, mark)
@@ -129,8 +129,8 @@ def _rests_on(readings: Readings, reader: str, position: Position, unfailed: boo
     own = int(frame["own"].sum()) if len(frame) else 0
     marks = [
         f"reading model: {reader}",
-        f"{len(frame):,} records read",
-        f"{frame['instance'].nunique():,} instances",
+        f"{_counted(len(frame), 'record')} read",
+        f"of {_counted(frame['instance'].nunique(), 'instance')}",
         theme.users(frame["user"].nunique()),
         f"attention of {POSITIONS[position]}",
         *(["without failed post-processing"] if unfailed else []),
@@ -171,14 +171,15 @@ def _rests_on(readings: Readings, reader: str, position: Position, unfailed: boo
         parts.remark(f"Post-processing failed, and left the prompt as without it, in: {names} records.")
 
 
-def _by_configuration(frame: pd.DataFrame, readings: Readings) -> None:
-    failed = failures(readings.records)
-    merged = frame.merge(failed[["model", "memory", "mitigation", "failed"]], how="left") if len(failed) else frame
-    shown = _told(merged)
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _by_configuration(frame: pd.DataFrame) -> None:
     columns = _columns(frame) | _ratio_columns()
-    if len(failed):
+    if frame["failed"].notna().any():
         columns["failed"] = st.column_config.NumberColumn("failed", help="Records whose post-processing failed")
-    parts.table(shown, columns, "attention-ratio", merged)
+    parts.table(_told(frame), columns, "attention-ratio", frame)
     if sentence := left_without(frame):
         parts.remark(sentence)
 

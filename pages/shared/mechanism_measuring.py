@@ -119,7 +119,8 @@ def _similarities(status: RunStatus, data: RunData) -> None:
         st.metric("Retrievals", f"{whole:,}", width="content", help="Memory systems × instances")
         st.metric("To measure", f"{waiting:,}", width="content")
         st.metric("Measured by", ", ".join(measured) or "none", width="content")
-    _vectors_cost(registry.embedder(embedder).price_in)
+    if registry.embedder(embedder).kind == "endpoint":
+        _vectors_cost(registry.embedder(embedder).price_in)
     order = SimilarityOrder(status.run_id, embedder)
     lacking = _lacking_key(registry.embedder(embedder).key_env)
     _offer(order, "Measure similarities", bool(waiting), lacking, "All retrievals are measured by this embedder.")

@@ -86,37 +86,35 @@ def start(spec: CaseSpec) -> None:
     st.rerun()
 
 
-def show_live(live: Live, registry: Registry) -> None:
-    """The case at work, renewed while it is; then what can be done with it."""
+def show_live(live: Live, registry: Registry, spec: CaseSpec | None) -> None:
+    """The case at work, renewed while it is; then what can be done with it. `spec` is what the form says now."""
     case_answers.watch(registry, working=live.working)
-    view = of_live(live, registry, access.may_edit())
     if live.working:
         return
-    case_answers.collect(view)
-    case_comparing.draw(view)
-    case_editing.draw(view)
-
-
-def keep(live: Live, registry: Registry) -> None:
     view = of_live(live, registry, access.may_edit())
+    case_answers.collect(view)
+    case_editing.draw(view)
+    case_comparing.draw(view)
+    if spec is not None:
+        drafting.panel(spec, registry)
     case_keeping.save_form(view)
     case_answers.provenance(view)
 
 
 def show() -> None:
     registry = load_registry()
-    if access.may_edit():
-        case_live.warm()
     case_id = st.query_params.get(case_keeping.CASE)
     if case_id:
         show_saved(case_id, registry)
         return
+    if access.may_edit():
+        case_live.warm()
     live = case_live.current()
     with st.expander("What is asked, and who answers", icon=":material/edit_note:", expanded=live is None):
         spec = show_form(registry)
     if live is not None:
-        show_live(live, registry)
-    if spec is not None:
+        show_live(live, registry, spec)
+    elif spec is not None:
         drafting.panel(spec, registry)
     rows = case_keeping.listed()
     case_keeping.show_list(rows)

@@ -173,6 +173,9 @@ def test_where_a_post_processor_failed_can_be_left_out() -> None:
     assert made.unfailed().records["instance"].tolist() == ["a", "b"]
     assert made.unfailed().records["mitigation"].tolist() == ["reminder", "none"]
     assert len(made.unfailed().masses) == len(made.unfailed().tokens) == 2
+    counted = attention.ratios(made).set_index("mitigation")["failed"]
+    assert counted["reminder"] == 1
+    assert math.isnan(counted["none"])
 
 
 def test_memory_against_base_is_paired_by_instance() -> None:

@@ -19,6 +19,7 @@ PAGES = [
     "latency",
     "compare",
     "instances",
+    "mechanism",
     "launch",
     "studies",
     "memories",

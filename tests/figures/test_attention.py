@@ -1,4 +1,4 @@
-"""Figures and sentences about attention: the frame's numbers on logarithmic axes, what is missing, whose text is text."""
+"""Figures and sentences about attention: numbers on logarithmic axes, what is missing, whose text is text."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def ratio(
         "n_users": 2 if math.isnan(low) else 6,
         "reason": reason,
         "read": 12,
+        "failed": NAN,
     } | more
 
 
@@ -126,6 +127,8 @@ def test_shares_are_stacked_and_base_has_no_memory() -> None:
     ]
     figure = figures.segment_shares(pd.DataFrame(rows))
     by_name = {trace.name: trace for trace in figure.data}
+    # In the order of the prompt, though BASE, which comes first, has no memory.
+    assert [trace.name for trace in figure.data] == ["instructions", "memory", "query"]
     assert list(by_name["memory"].x) == [None, 40.0]
     assert list(by_name["query"].x) == [30.0, 10.0]
     assert list(by_name["query"].y) == ["BASE", "RAG"]
@@ -202,6 +205,11 @@ def test_without_an_interval_it_may_be_chance_and_why_is_said() -> None:
     assert "No interval: 2 users, an interval needs 5." in told
 
 
+def test_a_factor_of_one_without_an_interval_is_no_change() -> None:
+    told = answer([ratio("rag", "none", 2.0)], [change("mitigation", "ratio", 1.0, mitigation="reminder")])
+    assert "Reminder changes the ratio by a factor of 1.00 (paired n = 12, 2 users): not distinguishable" in told
+
+
 def test_what_memory_takes_and_what_a_post_processor_does() -> None:
     told = answer(
         [ratio("rag", "none", 2.0, 1.5, 2.6), ratio("rag", "few-shot-cot", 1.6, 1.2, 2.1)],
@@ -220,6 +228,14 @@ def test_what_memory_takes_and_what_a_post_processor_does() -> None:
     assert "not distinguishable from any memories in that place" in told
     assert "Few-Shot-CoT changes the ratio by a factor of 0.80 (95 %: 0.70× to 0.90×; paired n = 12, 6 users)" in told
     assert ": lowers it." in told
+
+
+def test_a_change_of_a_method_that_failed_says_so() -> None:
+    told = answer(
+        [ratio("rag", "none", 2.0), ratio("rag", "few-shot-cot", 2.0, failed=11)],
+        [change("mitigation", "ratio", 1.0, 0.9, 1.1, "few-shot-cot")],
+    )
+    assert "not distinguishable from no change. It failed, and left the prompt as it was, in 11 of 12 records." in told
 
 
 def test_random_memories_have_an_answer_only_where_they_are_all_there_is() -> None:

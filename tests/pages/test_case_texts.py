@@ -16,7 +16,8 @@ from opbench.store.database import Store
 from pages.shared import texts
 from pages.shared.case_text import pieces
 from tests.pages.hostile import NASTY
-from tests.pages.test_text_safety import _HIDDEN, _MARKUP, elements, texts as texts_of
+from tests.pages.test_text_safety import _HIDDEN, _MARKUP, elements
+from tests.pages.test_text_safety import texts as texts_of
 
 LAKE = Found(text="Ottilie swims in the old quarry lake.", date="9 May 2024")
 
@@ -94,7 +95,10 @@ def _memories(texts: list[str], lines: list[tuple[str, list[int]]]) -> None:
 
     found = [Found(text=text, date=text) for text in texts]
     shown = [Shown(text=text, sources=tuple(sources)) for text, sources in lines]
-    case_text.memories(became(found, shown), 0)
+    for fated in became(found, shown):
+        if fated.number is not None:
+            case_text.number(0, fated.number)
+        case_text.memory(fated.runs)
 
 
 def test_what_became_of_memories_is_told_by_weight_and_line_too() -> None:
@@ -138,11 +142,7 @@ def test_a_user_is_read_by_profile_observations_and_sessions() -> None:
     sessions = corpus.conversations["sample-1"].sessions
     app = run(_user, user="sample-1/Ottilie")
     assert profile.profile in shown_as_text(app)
-    read = (
-        app.segmented_control(key="user-read")
-        if hasattr(app, "segmented_control")
-        else app.button_group(key="user-read")
-    )
+    read = app.segmented_control(key="user-read")
     read.set_value("observations").run()
     assert not app.exception
     assert [element.value for element in app.text] == list(profile.observations[:10])
@@ -162,11 +162,7 @@ def test_a_history_is_searched_whatever_the_case() -> None:
     holding = [turn for turn in turns if "goose" in turn.text.casefold()]
     assert holding
     app = run(_user, user="sample-1/Ottilie")
-    read = (
-        app.segmented_control(key="user-read")
-        if hasattr(app, "segmented_control")
-        else app.button_group(key="user-read")
-    )
+    read = app.segmented_control(key="user-read")
     read.set_value("history").run()
     app.text_input(key="user-sample-1/Ottilie-Search the history").set_value(" GOOSE ").run()
     assert any(caption.value.startswith(f"{len(holding)} turn") for caption in app.caption)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 from pages.shared import memory
 
@@ -21,3 +22,22 @@ def test_what_a_page_has_loaded_is_settled_once() -> None:
     finally:
         gc.unfreeze()
         memory.settle.cache_clear()
+
+
+def test_what_became_garbage_while_it_was_held_is_collected_at_the_release() -> None:
+    class Node:
+        me: object = None
+
+    node = Node()
+    node.me = node
+    gone = weakref.ref(node)
+    try:
+        memory.hold()
+        del node
+        gc.collect()
+        assert gone() is not None  # out of the collector's way
+        memory.release()
+        assert gone() is None
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

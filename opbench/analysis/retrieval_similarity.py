@@ -18,14 +18,15 @@ from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES
 
 Which = Literal["top1", "all"]
 """The most similar memory of each question, or all memories that were retrieved."""
+Separates = Literal["well", "in part", "hardly"]
 IRRELEVANT, BAITING, LOCOMO = "fully-irrelevant", "baiting", "locomo"
 CONTROL = "random"
 #: All groups of questions, in the order of tables and figures.
 GROUPS = (*OP_SUBTYPES, LOCOMO, LOCOMO_CATEGORIES[5])
 #: Which questions are told from which. LoCoMo's need memories, the others don't: baiting's are alike and of no use.
 PAIRS = ((IRRELEVANT, LOCOMO), (BAITING, LOCOMO), (IRRELEVANT, BAITING))
-#: A threshold separates when at least this share of one group is below it, and at most the rest to 1 of the other.
-SEPARATES = 0.95
+#: How well a threshold separates two groups, by the least that the share of the first below it exceeds the second's.
+SEPARATES: tuple[tuple[float, Separates], ...] = ((0.9, "well"), (0.5, "in part"), (-1.0, "hardly"))
 _STEP = 0.01
 
 
@@ -161,8 +162,8 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
     `group`, ties half; 0.5: not told apart), low, high, p, users, reason (95 %, drawn by user), n, n_against;
     threshold: the one that tells these very questions apart best; abstains and loses: shares of `group` and `against`
     below the threshold that is best for all other users, so that no question has a say in its own (NaN for a single
-    user); separates: by `SEPARATES`, None where there are too few users to tell. An empty retrieval counts as less
-    similar than any.
+    user); separates: how well, by `SEPARATES` of these shares; None where there are too few users to tell. An empty
+    retrieval counts as less similar than any.
     """
     rows = []
     for memory, control, mine in _systems(found):
@@ -192,7 +193,7 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
                     "threshold": _best_threshold(low, high),
                     "abstains": abstains,
                     "loses": loses,
-                    "separates": None if few else abstains >= SEPARATES and loses <= 1.0 - SEPARATES,
+                    "separates": None if few else next(word for least, word in SEPARATES if abstains - loses >= least),
                 }
             )
     columns = ["memory", "control", "group", "against", "auc", "low", "high", "p", "users", "reason", "n", "n_against"]

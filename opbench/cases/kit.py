@@ -116,8 +116,10 @@ class Kit:
             },
             where="the column",
         )
-        memories = {} if column.memory == BASE else {column.memory: self.memory(column)}
-        history = {} if column.memory == BASE else {user.conversation: self.history_sha256()}
+        # Given memories need no memory system: it may not even be installed.
+        searched = column.memory != BASE and column.given is None
+        memories = {column.memory: self.memory(column)} if searched else {}
+        history = {user.conversation: self.history_sha256()} if searched else {}
         return Tools(
             study,
             self.corpus,

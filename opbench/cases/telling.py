@@ -116,10 +116,15 @@ def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str
                 f"No memory can be named: without memory {culprit.number} the score rises by "
                 f"{culprit.score_change:.2f}, but drawing again with all memories raises it as much."
             )
-        return (
-            f"Memory {culprit.number} did it: without it the score rises from {ablation.base.score:.2f} to "
-            f"{culprit.outcome.score:.2f}."
-        )
+        rise = f"the score rises from {ablation.base.score:.2f} to {culprit.outcome.score:.2f}"
+        alike = [item.number for item in ablation.items if item.number and _rises_as(item, culprit)]
+        if len(alike) > 1:
+            numbers = f"{', '.join(map(str, alike[:-1]))} or {alike[-1]}"
+            return (
+                f"No single memory did it: without any one of {numbers} {rise}. The response changes most without "
+                f"memory {culprit.number}."
+            )
+        return f"Memory {culprit.number} did it: without it {rise}."
     scored = any(item.score_change is not None for item in ablation.items if item.number)
     first = "No memory left out raises the score." if scored else "There are no two scores to compare."
     if control is not None and (_response_change(control) or 0.0) >= (_response_change(culprit) or 0.0) - _NOTHING:
@@ -128,6 +133,11 @@ def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str
         f"{first} The response changes most without memory {culprit.number} (cosine {culprit.similarity:.2f} to the "
         "one with all memories)."
     )
+
+
+def _rises_as(item: LeftOut, culprit: LeftOut) -> bool:
+    """Whether the score rises as much without it as without the culprit."""
+    return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= _NOTHING
 
 
 def _control(control: LeftOut | None) -> str:

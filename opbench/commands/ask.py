@@ -60,6 +60,9 @@ def ask_command(
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest response in tokens.")] = 512,
     judge: Annotated[str, typer.Option(help="'offline', or the model that judges.")] = "offline",
     embedder: Annotated[str, typer.Option(help="Embedder of RAG, and of what is compared.")] = "minilm",
+    extractor: Annotated[
+        str | None, typer.Option(help="Model that memory systems extract with; default: each column's own.")
+    ] = None,
     subtype: Annotated[
         str | None, typer.Option(help="What the answer is judged as; default: fully-irrelevant.")
     ] = None,
@@ -101,7 +104,7 @@ def ask_command(
     if save is not None and not save.strip():
         raise UsageError("--save: the name is empty.")
     models = model or [_MODEL]
-    choice.known_models(models, judge)
+    choice.known_models([*models, *([extractor] if extractor else [])], judge)
     chosen = choice.configurations(columns or [], memory or [], mitigation or [])
     spec = choice.make_case(
         choice.all_columns(
@@ -120,6 +123,7 @@ def ask_command(
             "max_tokens": max_tokens,
             "judge": judge,
             "embedder": embedder,
+            "extractor": extractor,
             **({} if subtype is None else {"subtype": subtype}),
         },
     )

@@ -32,6 +32,8 @@ class ColumnTeller:
         """Print what came since the last time."""
         if self._once("head"):
             self._out(f"── {self._name}")
+        if outcome.retrying and not outcome.over and self._once(outcome.retrying):
+            self._out(f"  waiting: {outcome.retrying}")
         if outcome.retrieved is not None and self._once("retrieved"):
             self._memories(outcome)
         if outcome.post_text:
@@ -40,7 +42,8 @@ class ColumnTeller:
             self._end("post")
             self._processed(outcome)
         if outcome.response:
-            self._end("post")
+            if outcome.state != "post":
+                self._end("post")
             self._stream("response", outcome.response, "")
         if outcome.over and self._once("end"):
             self._end("post")
@@ -82,6 +85,9 @@ class ColumnTeller:
     def _processed(self, outcome: Outcome) -> None:
         reason = f" ({outcome.post_reason})" if outcome.post_reason else ""
         self._out(f"post-processor: {outcome.post_state}{reason}")
+        if outcome.context and all(line.sources is None for line in outcome.context):
+            # A method that revises the response leaves the memories alone.
+            return
         for fated in became(outcome.retrieved, outcome.context, numbers=self._numbers):
             which = "  [+]" if fated.number is None else f"  [{fated.number}]"
             fate = fated.became or "kept"

@@ -108,7 +108,9 @@ def ratio_command(
     elif as_json:
         print_json({"run": data.run_id, "reader": stored.reader, "notes": notes, "rows": rows_of(frame)})
     else:
-        heads = {name: _HEADS.get(name, name.replace("_", " ")) for name in _COLUMNS[of].split()}
+        value = {RatioTable.shares: "share", RatioTable.changes: "change"}.get(of, "memory : query")
+        known = _HEADS | {"value": value}
+        heads = {name: known.get(name, name.replace("_", " ")) for name in _COLUMNS[of].split()}
         print_table(frame, heads, title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
 
 

@@ -54,7 +54,8 @@ _RETRIEVAL = {
     RetrievalTable.differences: "memory against difference low high p n n_against users reason",
     RetrievalTable.abstain: "memory n n_retrieved share low high users reason",
     RetrievalTable.thresholds: "memory group threshold share n",
-    RetrievalTable.told_apart: "memory group against auc low high threshold abstains loses separates n n_against users reason",
+    RetrievalTable.told_apart: "memory group against auc low high threshold abstains loses separates n n_against "
+    "users reason",
     RetrievalTable.cosines: "memory group instance user cosine",
 }
 _REPETITION = {

@@ -188,8 +188,10 @@ def segment_shares(
 
 
 def change_factors(frame: pd.DataFrame, mark: str = "", title: str = "Changes, as factors") -> go.Figure:
-    """Paired changes that are factors, with their intervals: 1 is no change. `frame`: `changes`; its differences of
-    shares stand in the table alone."""
+    """Paired changes that are factors, with their intervals: 1 is no change; hollow: no interval.
+
+    `frame` is `attention_changes.changes`; its differences of shares stand in the table alone.
+    """
     rows = [row for row in frame.to_dict("records") if row["factor"] and not pd.isna(row["value"])]
     several = frame["model"].nunique() > 1
     drawing = Drawing()
@@ -199,7 +201,11 @@ def change_factors(frame: pd.DataFrame, mark: str = "", title: str = "Changes, a
         x=[row["value"] for row in rows],
         y=list(range(len(rows))),
         mode="markers",
-        marker={"size": 11, "color": theme.PALETTE[0]},
+        marker={
+            "size": 11,
+            "color": theme.PALETTE[0],
+            "symbol": ["circle-open" if pd.isna(row["low"]) else "circle" for row in rows],
+        },
         error_x=_bars(rows, theme.PALETTE[0]),
         customdata=[_hover(row, f"<b>{theme.escape(name)}</b>") for row, name in zip(rows, names, strict=True)],
         hovertemplate="%{customdata}<extra></extra>",

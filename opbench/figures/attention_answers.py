@@ -124,8 +124,10 @@ def points(row: Row) -> str:
 
 
 def said(row: Row) -> str:
-    """What a row of `changes` has changed by: a factor or points."""
-    return times(row["value"]) if row["factor"] else theme.MISSING if pd.isna(row["value"]) else points(row)
+    """What a row of `changes` has changed by, without its interval: a factor or points."""
+    if pd.isna(row["value"]):
+        return theme.MISSING
+    return times(row["value"]) if row["factor"] else f"{theme.change(100 * row['value'])} points"
 
 
 def left_without(ratios: pd.DataFrame) -> str:

@@ -270,12 +270,14 @@ class Pipeline:
         return [Memory(**found) for found in json.loads(row.response)]
 
     def _search(self, name: str, instance: Instance, trace: Trace, ready: bool) -> Search:
-        """The memory system for a method that searches by itself, `ready` or to be made so. What is left out of the
-        retrieval isn't found."""
+        """The memory system for a method that searches by itself, `ready` or to be made so; where there is none, the
+        given memories are all there is. What is left out of the retrieval isn't found."""
         retrieval = self.tools.retrieval
         left_out = {(m.text, m.date) for m in trace.found} - {(m.text, m.date) for m in trace.retrieved}
 
         async def search(query: str, k: int = 5) -> list[Memory]:
+            if not retrieval.knows(name):
+                return trace.retrieved[:k]
             async with AsyncExitStack() as stack:
                 if not ready:
                     await stack.enter_async_context(retrieval.ready(name, instance))

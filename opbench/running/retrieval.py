@@ -49,6 +49,10 @@ class Retrieval:
         # Worked out once: an identity asks files and packages, and every retrieval's key holds one.
         self._identities = {name: memory.identity() for name, memory in memories.items()}
 
+    def knows(self, name: str) -> bool:
+        """Whether there is a memory system of that name to be searched."""
+        return name in self._memories
+
     @asynccontextmanager
     async def ready(self, name: str, instance: Instance) -> AsyncIterator[None]:
         """A memory system that can be searched for an instance, until the block ends: the stores stay open, so that no

@@ -18,7 +18,8 @@ from opbench.cases.marks import DEFINITION
 from opbench.cases.saved import Book, SavedCase
 from opbench.errors import UsageError
 from opbench.models.registry import load_registry
-from opbench.sharing.case_view import case_parts, numbers_of, title_of
+from opbench.sharing.case_data import numbers_of
+from opbench.sharing.case_view import case_parts, title_of
 from opbench.sharing.html import details_of, embedded_json, environment, facts_of, packaged
 from opbench.sharing.visible import visible
 
@@ -54,7 +55,7 @@ def _html(
     parts = [
         {
             **case_parts(case, anchors[case.id], with_texts, models),
-            "provenance": facts_of(case.provenance),
+            "provenance": facts_of(_provenance(case)),
             "details": details_of(case.provenance),
         }
         for case in cases
@@ -84,6 +85,20 @@ def _html(
             data=Markup(embedded_json(data)),
         )
     )
+
+
+def _provenance(case: SavedCase) -> dict[str, Any]:
+    """With the times as people read them."""
+    asked = case.provenance.get("asked_at")
+    told = {"asked_at": _when(asked)} if isinstance(asked, int | float) else {}
+    return {**case.provenance, **told, "saved_at": _when(case.made_at)}
+
+
+def _when(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
 
 
 def _contents(book: Book, anchors: dict[str, str], with_texts: bool) -> dict[str, Any]:

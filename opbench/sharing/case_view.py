@@ -29,6 +29,7 @@ _STATES = {
     "kept": "worked",
     "nothing": "kept nothing: the response got the prompt without memories",
     "failed": "failed: the memories went on as they were",
+    "revision failed": "failed: the draft stands",
     "revised": "rewrote the draft",
     "unchanged": "left the draft as it was",
 }
@@ -64,71 +65,6 @@ def title_of(case: SavedCase, with_texts: bool) -> str:
     if not with_texts and (name.rstrip("….?! ") in question or question in name):
         return f"Case {case.id}"
     return visible(case.name)
-
-
-def numbers_of(case: SavedCase, with_texts: bool) -> dict[str, Any]:
-    """The case for the file's data block: whole, or the numbers alone."""
-    if with_texts:
-        return case.model_dump(mode="json")
-    spec = case.spec
-    return {
-        "id": case.id,
-        "made_at": case.made_at,
-        "spec": {
-            **spec.model_dump(mode="json", exclude={"question", "columns"}),
-            "columns": [
-                {
-                    **column.model_dump(mode="json", include={"model", "memory", "k", "temperature", "repeat"}),
-                    "mitigation": "draft" if column.draft is not None else column.mitigation,
-                    "without": list(column.without),
-                    "given": None if column.given is None else len(column.given),
-                    "edited": column.edited,
-                }
-                for column in spec.columns
-            ],
-        },
-        "outcomes": [_numbers(outcome) for outcome in case.outcomes],
-        "ablations": [
-            {
-                "column": ablation.column,
-                "at": ablation.at,
-                "over": ablation.over,
-                "base": _numbers(ablation.base),
-                "items": [
-                    {
-                        **item.model_dump(mode="json", include={"number", "score_change", "similarity", "same"}),
-                        "outcome": _numbers(item.outcome),
-                    }
-                    for item in ablation.items
-                ],
-            }
-            for ablation in case.ablations
-        ],
-        "provenance": case.provenance,
-    }
-
-
-def _numbers(outcome: Outcome) -> dict[str, Any]:
-    kept = {
-        "state",
-        "at_once",
-        "post_state",
-        "counts",
-        "finish_reason",
-        "milliseconds",
-        "reused",
-        "prompt_tokens",
-        "completion_tokens",
-        "cost_usd",
-        "error_kind",
-        "first_text_ms",
-        "total_ms",
-    }
-    return {
-        **outcome.model_dump(mode="json", include=kept),
-        "similarities": None if outcome.retrieved is None else [memory.score for memory in outcome.retrieved],
-        "scores": [{"metric": each.metric, "value": each.value} for each in outcome.scores],
-    }
 
 
 def _facts(case: SavedCase) -> list[tuple[str, str]]:
@@ -246,6 +182,8 @@ def _memories(
     outcome: Outcome, by: Sequence[int], shared: Sequence[Span], anchor: str, with_texts: bool
 ) -> list[dict[str, Any]]:
     drawn = []
+    # What has no sources passed no post-processor that chooses.
+    chosen = outcome.context is not None and (not outcome.context or outcome.context[0].sources is not None)
     for fated in became(outcome.retrieved, outcome.context, numbers=by):
         places = [place for place, span in enumerate(shared) if fated.number in span.memories]
         drawn.append(
@@ -254,8 +192,8 @@ def _memories(
                 "anchor": f"{anchor}-m{fated.number}" if fated.number is not None else "",
                 "date": visible(fated.date or "") if with_texts else "",
                 "similarity": None if fated.score is None else f"{fated.score:.3f}",
-                "became": fated.became,
-                "meaning": MEANINGS[fated.became] if fated.became else "",
+                "became": fated.became if chosen else None,
+                "meaning": MEANINGS[fated.became] if fated.became and chosen else "",
                 "runs": [_run(run) for run in fated.runs] if with_texts else [],
                 "marked": len(places),
                 "first": f"{anchor}-s{places[0]}" if places and with_texts else "",
@@ -271,9 +209,12 @@ def _run(run: Run) -> tuple[str, str]:
 def _post(outcome: Outcome, method: str, with_texts: bool) -> dict[str, Any] | None:
     if outcome.post_state is None and not outcome.post_text and "post" not in outcome.milliseconds:
         return None
+    state = outcome.post_state or ""
+    if state == "failed" and outcome.draft is not None:
+        state = "revision failed"
     return {
         "method": method,
-        "state": _STATES.get(outcome.post_state or "", outcome.post_state or ""),
+        "state": _STATES.get(state, state),
         "failed": outcome.post_state == "failed",
         "reason": visible(outcome.post_reason or "") if with_texts else "",
         "counts": ", ".join(f"{visible(name)} {count:,}" for name, count in outcome.counts.items()),

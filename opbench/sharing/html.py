@@ -138,17 +138,21 @@ def _cell(value: object, form: str | None, number: bool) -> dict[str, str]:
 
 
 def facts_of(provenance: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Names and values of what is no dictionary, as they are shown."""
-    return [(visible(key), cell(value)) for key, value in provenance.items() if not isinstance(value, dict)]
+    """Names and values of what is in one piece, as they are shown."""
+    return [(visible(key), cell(value)) for key, value in provenance.items() if not _has_parts(value)]
 
 
 def details_of(provenance: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Names and indented JSON of the dictionaries."""
+    """Names and indented JSON of what has parts of its own."""
     return [
         (visible(key), visible(json.dumps(json_value(value), ensure_ascii=False, indent=2)))
         for key, value in provenance.items()
-        if isinstance(value, dict)
+        if _has_parts(value)
     ]
+
+
+def _has_parts(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
 def embedded_json(data: Mapping[str, Any]) -> str:

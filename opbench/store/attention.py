@@ -64,7 +64,7 @@ class AttentionData:
     """As `Reader.name`; empty when nothing is measured."""
     records: pd.DataFrame
     """N rows: record (its id, for `words`), model, memory, mitigation, instance, benchmark, user, subtype, state (the
-    post-processor's, None without one), own (bool: the reading model is the one that answered, by the digest of its
+    post-processor's, missing without one), own (bool: the reading model is the one that answered, by the digest of its
     weights), prompt_tokens (as read), told_tokens (as the endpoint counted them; NaN when it didn't), texts (bool:
     `words` has the prompt)."""
     tokens: Floats

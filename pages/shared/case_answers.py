@@ -92,8 +92,10 @@ def grid(view: CaseView, registry: Registry) -> None:
     places = range(len(view.outcomes))
     for start in range(0, len(places), _IN_A_ROW):
         row = places[start : start + _IN_A_ROW]
-        for place, drawn in zip(row, st.columns(len(row), gap="medium", border=True), strict=True):
-            with drawn:
+        # The last row's are as wide as those above them.
+        wide = st.columns(min(_IN_A_ROW, len(places)), gap="medium")
+        for place, drawn in zip(row, wide, strict=False):
+            with drawn.container(border=True, height="stretch"):
                 without = partial(case_editing.without, view, place) if view.asks else None
                 leave_out = partial(case_leaving_out.button, view, place, registry) if view.asks else None
                 case_column.draw(view, place, seconds, leave_out, without)

@@ -235,8 +235,9 @@ def _changes(frame: pd.DataFrame, mark: str) -> None:
         del columns["reason"]
     parts.table(shown, columns, "attention-changes", frame)
     parts.remark(
-        "Both sides of a change are over the same instances. Attention sums to 1, so a longer prompt leaves less for "
-        "each token whatever it says; random memories are as many in the same place, and are the control for that."
+        "Hollow: no interval. Both sides of a change are over the same instances. Attention sums to 1, so a longer "
+        "prompt leaves less for each token whatever it says; random memories are as many in the same place, and are "
+        "the control for that."
     )
 
 

@@ -188,8 +188,8 @@ def _abstaining(tables: dict[str, pd.DataFrame], mark: str) -> None:
         "auc": number("area", format="%.2f", help="0.5: not told apart, 1: entirely"),
         "within": "95 %",
         "threshold": number("best threshold", format="%.2f", help="On these very questions"),
-        "abstains": number("abstains", format="%.0f %%", help="Of the first group"),
-        "loses": number("loses", format="%.0f %%", help="Of the second group"),
+        "abstains": number("abstains", format="%.0f %%", help="Of the first group; threshold of the other users"),
+        "loses": number("loses", format="%.0f %%", help="Of the second group; threshold of the other users"),
         "n": number("n"),
         "n_against": number("n against"),
         "users": number("users"),
@@ -197,8 +197,8 @@ def _abstaining(tables: dict[str, pd.DataFrame], mark: str) -> None:
     }
     parts.table(shown, _told(columns, frame), "separation", frame)
     parts.remark(
-        "The best threshold is chosen on the questions it is measured on, so it does no worse there than it would on "
-        "new ones."
+        "The best threshold is of these very questions. What it abstains from and loses is counted for each user by "
+        "the threshold that is best for all others, so that no question has a say in its own."
     )
 
 

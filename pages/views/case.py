@@ -42,8 +42,8 @@ def show_saved(case_id: str, registry: Registry) -> None:
     view = of_saved(case, registry)
     case_answers.asked(view)
     case_answers.grid(view, registry)
-    case_answers.collect(view)
     case_leaving_out.draw(view)
+    case_answers.collect(view)
     case_comparing.draw(view)
     case_answers.provenance(view)
 

@@ -145,10 +145,18 @@ def test_groups_apart_for_every_user_are_separated() -> None:
     assert (row["auc"], row["low"], row["high"]) == (1.0, 1.0, 1.0)
     assert row["p"] == pytest.approx(2 / 2**6), "no less than the sign test over six users can tell"
     assert row["threshold"] == pytest.approx(0.3)
-    assert (row["abstains"], row["loses"], row["separates"]) == (1.0, 0.0, True)
+    assert (row["abstains"], row["loses"], row["separates"]) == (1.0, 0.0, "well")
     difference = similarity_differences(apart).iloc[0]
     assert difference["difference"] == pytest.approx(-0.4)
     assert (difference["low"], difference["high"]) == (pytest.approx(-0.4), pytest.approx(-0.4))
+
+
+def test_groups_that_overlap_by_a_fifth_are_separated_in_part() -> None:
+    # Of each user's five, one lies on the other side: 4/5 less 1/5 below whatever threshold between 0.2 and 0.4.
+    tops = {"fully-irrelevant": [0.1, 0.1, 0.2, 0.2, 0.5], "locomo": [0.1, 0.4, 0.4, 0.5, 0.5]}
+    row = separations(found_of({group: dict.fromkeys("ABCDEF", each) for group, each in tops.items()})).iloc[0]
+    assert (row["abstains"], row["loses"]) == (pytest.approx(0.8), pytest.approx(0.2))
+    assert row["separates"] == "in part"
 
 
 def test_groups_of_one_kind_arent_told_apart_and_the_interval_holds_a_half() -> None:
@@ -161,7 +169,7 @@ def test_groups_of_one_kind_arent_told_apart_and_the_interval_holds_a_half() -> 
     assert row["low"] < 0.5 < row["high"]
     assert 0.05 < row["high"] - row["low"] < 0.4
     assert row["p"] > 0.05
-    assert not row["separates"]
+    assert row["separates"] == "hardly"
 
 
 def test_users_that_are_copies_tell_no_more_than_one() -> None:

@@ -25,6 +25,8 @@ SLOW = "Take your time"
 #: A slow answer streams for half a minute, unless somebody stops it.
 SLOW_WORDS = 200
 PIECE_S = 0.15
+LOADED_MS = 150_000
+"""The embedder's libraries are loaded first, beside whatever else runs."""
 ANSWER = (
     "Ask whichever of them happens to be awake before noon and then sit down with it by the water where nobody listens "
     "since a goose that is heard by others will only ever say what the others would like to hear about bread"
@@ -100,7 +102,7 @@ def test_asked_streamed_taken_apart_changed_saved_and_opened_elsewhere(
     pieces = growing(column(looking, "BASE"), r"Ask whichever[\w ]*\w")
     assert len(pieces) >= 3
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(pieces))
-    expect(page.get_by_role("heading", name="In numbers")).to_be_visible()
+    expect(page.get_by_role("heading", name="In numbers")).to_be_visible(timeout=LOADED_MS)
     looking.settle()
     rag = column(looking, "RAG")
     expect(rag.get_by_text("You once told me this")).to_be_visible()
@@ -112,9 +114,10 @@ def test_asked_streamed_taken_apart_changed_saved_and_opened_elsewhere(
 
     before = endpoint.ledger.total
     rag.get_by_role("button", name="Which memory did it?").click()
-    expect(page.get_by_role("heading", name=re.compile("^Which memory did it"))).to_be_visible()
+    heading = page.get_by_role("heading", name=re.compile("^Which memory did it"))
+    expect(heading).to_be_visible()
     verdict = page.get_by_test_id("stAlert").filter(has_text=re.compile("memory", re.IGNORECASE)).first
-    expect(verdict).to_be_visible()
+    expect(verdict).to_be_visible(timeout=LOADED_MS)
     # Only without memory 1 is another one quoted.
     expect(verdict).to_contain_text(re.compile(r"[Mm]emory 1\b"))
     looking.settle()

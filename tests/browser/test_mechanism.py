@@ -80,7 +80,7 @@ def test_measuring_is_started_watched_and_ends(
     expect(page.get_by_text(re.compile(r"Started: opbench mechanism retrieval"))).to_be_visible(timeout=STARTED_MS)
     settings.cache_clear()
     try:
-        (process,) = launching.started(WIDE)
+        assert len(launching.started(WIDE)) == 1
         # The made run's memories have no texts, which the process says; nothing stays at work.
         expect(page.get_by_text("What the last measurement said at its end")).to_be_visible(timeout=ENDED_MS)
         (process,) = launching.started(WIDE)

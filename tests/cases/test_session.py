@@ -15,10 +15,11 @@ from opbench.cases.desk import Desk
 from opbench.cases.outcome import Outcome
 from opbench.cases.session import Session
 from opbench.cases.spec import CaseSpec, Column, Draft, Given
-from opbench.memories import register_memory
+from opbench.memories import LibraryFactory, register_memory
 from opbench.store import schema
 from opbench.store.database import Store, open_store
 from tests.cases.asking import BOAT, BREAD, GIVEN, QUESTION, QUIET, SAILING, TEA, serving, soon, spec
+from tests.memories.test_ingesting import FileLibrary
 from tests.scripted_endpoint import ScriptedEndpoint
 
 DRAFT = Draft(name="my-filter", label="My filter", instructions="FILTER what is needed.")
@@ -141,6 +142,22 @@ def test_k_is_the_columns_own(desk: Desk, store: Store, endpoint: ScriptedEndpoi
     assert all(found.score is not None for found in five.retrieved)
     assert set(five.milliseconds) == {"retrieval", "response"}
     assert calls(store, "retrieval") == 2
+
+
+def test_given_memories_need_no_memory_system(desk: Desk, store: Store, endpoint: ScriptedEndpoint) -> None:
+    session, (_, _rag, other) = asked(desk, store, spec({}, {"memory": "of-a-friend"}))
+    assert (other.state, other.response) == ("done", SAILING)
+    # The same prompt is the same call.
+    assert sum("messages" in body for body in endpoint.ledger.bodies) == 2
+    assert session.provenance["memories"] == {}
+
+
+def test_a_system_that_hasnt_ingested_says_what_to_do(desk: Desk, store: Store, endpoint: ScriptedEndpoint) -> None:
+    register_memory("files", LibraryFactory("Files", FileLibrary))
+    _, (base, fresh) = asked(desk, store, spec({"memory": "files", "given": None}))
+    assert base.state == "done"
+    assert (fresh.state, fresh.error_kind) == ("failed", "memory")
+    assert "opbench memory ingest files --users sample-1/Ottilie" in str(fresh.error)
 
 
 def test_text_streams_in_while_it_comes(desk: Desk, store: Store, home: Path) -> None:

@@ -90,6 +90,14 @@ def test_the_memory_that_raises_the_score_most_did_it() -> None:
     assert verdict(ABLATION.model_copy(update={"over": False})) == ""
 
 
+def test_of_several_memories_that_do_as_much_none_is_named_alone() -> None:
+    tied = (left_out(1, BREAD, 1.0, 0.5), left_out(2, BOAT, 1.0, 0.4), left_out(3, BREAD, 0.5, 0.1))
+    told = verdict(ablation(*tied))
+    assert told.startswith("No single memory did it: without any one of 1 or 2 the score rises from 0.25 to 1.00.")
+    # Of those that raise it as much, not of all.
+    assert "changes most without memory 2" in told
+
+
 def test_where_no_score_rises_the_response_that_changes_most_is_told_and_nobody_is_blamed() -> None:
     said = verdict(ablation(left_out(1, BREAD, 0.25, 0.9), left_out(2, BOAT, 0.0, 0.6)))
     assert "did it" not in said

@@ -148,11 +148,12 @@ def test_only_factors_are_drawn_as_changes() -> None:
     )
     figure = figures.change_factors(frame)
     assert list(figure.data[0].x) == [0.5, 1.2]
+    assert list(figure.data[0].marker.symbol) == ["circle", "circle-open"]  # without an interval
     assert list(figure.layout.yaxis.ticktext) == [
         "RAG against BASE:<br>attention per query token",
         "RAG + Few-Shot-CoT against RAG:<br>ratio memory to query",
     ]
-    assert [said(row) for row in frame.to_dict("records")] == ["0.50×", "−20.0 points (−30.0 to −10.0)", "1.20×"]
+    assert [said(row) for row in frame.to_dict("records")] == ["0.50×", "−20.0 points", "1.20×"]
 
 
 def test_names_of_models_are_no_markup() -> None:

@@ -48,7 +48,7 @@ def whole_pass(reader: ReadingModel, layout: Layout, response: list[int]) -> np.
 
     with torch.inference_mode():
         given = reader._model(torch.tensor([[*layout.ids, *response]]), output_attentions=True).attentions
-    return torch.cat(given).double().numpy()
+    return np.asarray(torch.cat(given).double())
 
 
 @pytest.mark.parametrize("window", [None, 20])

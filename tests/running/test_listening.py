@@ -388,6 +388,12 @@ async def test_what_is_left_out_isnt_found_again_by_the_method(store: Store) -> 
     # With given memories the memory system is opened when the method asks for it.
     trace, _ = await bench.respond("seeker", given=[Memory("Mara sings.")])
     assert [line.text for line in trace.context] == [BEES, WALNUTS]
+    # Where there is no memory system, the given ones are all there is.
+    systems = bench.pipeline.tools.retrieval._memories
+    assert isinstance(systems, dict)
+    del systems["fixed"]
+    trace, _ = await bench.respond("seeker", given=MEMORIES, without=[1])
+    assert [line.text for line in trace.context] == [WALNUTS]
 
 
 async def test_counts_that_arent_told_are_noted(store: Store) -> None:

@@ -162,8 +162,8 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
     `group`, ties half; 0.5: not told apart), low, high, p, users, reason (95 %, drawn by user), n, n_against;
     threshold: the one that tells these very questions apart best; abstains and loses: shares of `group` and `against`
     below the threshold that is best for all other users, so that no question has a say in its own (NaN for a single
-    user); separates: how well, by `SEPARATES` of these shares; None where there are too few users to tell. An empty
-    retrieval counts as less similar than any.
+    user); separates: how well, by `SEPARATES` of these shares; None where it can't be said: too few users, or an
+    interval that reaches 0.5. An empty retrieval counts as less similar than any.
     """
     rows = []
     for memory, control, mine in _systems(found):
@@ -175,7 +175,8 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
             low, high = (_tops(each) for each in sides)
             told = _auc_interval(*sides)
             abstains, loses = _held_out(*sides)
-            few = math.isnan(told.low)
+            # Of the area less 0.5.
+            unsure = not told.low > 0
             rows.append(
                 {
                     "memory": memory,
@@ -193,7 +194,9 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
                     "threshold": _best_threshold(low, high),
                     "abstains": abstains,
                     "loses": loses,
-                    "separates": None if few else next(word for least, word in SEPARATES if abstains - loses >= least),
+                    "separates": None
+                    if unsure
+                    else next(word for least, word in SEPARATES if abstains - loses >= least),
                 }
             )
     columns = ["memory", "control", "group", "against", "auc", "low", "high", "p", "users", "reason", "n", "n_against"]

@@ -140,6 +140,12 @@ def _rises_as(item: LeftOut, culprit: LeftOut) -> bool:
     return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= _NOTHING
 
 
+def _same_rise(item: LeftOut, culprit: LeftOut) -> bool:
+    if item.outcome.state != "done" or item.score_change is None or culprit.score_change is None:
+        return False
+    return abs(item.score_change - culprit.score_change) <= _NOTHING
+
+
 def _control(control: LeftOut | None) -> str:
     if control is None:
         return ""

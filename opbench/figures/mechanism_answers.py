@@ -109,7 +109,7 @@ def _told_apart(cell: Row) -> str:
         f"the threshold that is best for the other users (about {cosine(cell['threshold'])}); {n}."
     )
     if cell["separates"] is None:
-        return f"too few users to say whether a threshold tells {first} from {second} questions ({area}): {found}"
+        return f"it can't be said whether a threshold tells {first} from {second} questions ({area}): {found}"
     how = {"well": "tells {} well from {}", "in part": "tells {} in part from {}", "hardly": "hardly tells {} from {}"}
     return f"a threshold {how[cell['separates']].format(first, second)} questions ({area}): {found}"
 

@@ -130,7 +130,7 @@ def test_what_retrieval_comes_to_is_told_with_n_and_interval() -> None:
     assert said[0].startswith("RAG retrieved something for 24 of 24 fully irrelevant questions (100 %)")
     assert said[1].startswith("Random memories (control) retrieved something")
     assert "a threshold tells fully irrelevant well from LoCoMo questions" in " ".join(said)
-    assert "a threshold hardly tells baiting from LoCoMo questions" in " ".join(said)
+    assert "it can't be said whether a threshold tells baiting from LoCoMo questions" in " ".join(said)
     assert "(95 %)" in said[2]
 
 
@@ -138,7 +138,7 @@ def test_two_users_are_too_few_to_say_that_a_threshold_separates() -> None:
     found = apart()
     found = found[found["user"].isin(["A", "B"])]
     said = " ".join(retrieval_answers(*(make(found) for make in FRAMES)))
-    assert "RAG: too few users to say whether a threshold tells fully irrelevant from LoCoMo questions" in said
+    assert "RAG: it can't be said whether a threshold tells fully irrelevant from LoCoMo questions" in said
     one = found[found["user"] == "A"]
     assert "one user tells nothing" in " ".join(retrieval_answers(*(make(one) for make in FRAMES)))
 

@@ -162,7 +162,7 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
     `group`, ties half; 0.5: not told apart), low, high, p, users, reason (95 %, drawn by user), n, n_against;
     threshold: the one that tells these very questions apart best; abstains and loses: shares of `group` and `against`
     below the threshold that is best for all other users, so that no question has a say in its own (NaN for a single
-    user); separates: how well, by `SEPARATES` of these shares; None where it can't be said: too few users, or an
+    user); separates: how well, by `SEPARATES` of these shares; empty where it can't be said: too few users, or an
     interval that reaches 0.5. An empty retrieval counts as less similar than any.
     """
     rows = []
@@ -194,9 +194,7 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
                     "threshold": _best_threshold(low, high),
                     "abstains": abstains,
                     "loses": loses,
-                    "separates": None
-                    if unsure
-                    else next(word for least, word in SEPARATES if abstains - loses >= least),
+                    "separates": "" if unsure else next(word for least, word in SEPARATES if abstains - loses >= least),
                 }
             )
     columns = ["memory", "control", "group", "against", "auc", "low", "high", "p", "users", "reason", "n", "n_against"]

@@ -140,12 +140,6 @@ def _rises_as(item: LeftOut, culprit: LeftOut) -> bool:
     return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= _NOTHING
 
 
-def _same_rise(item: LeftOut, culprit: LeftOut) -> bool:
-    if item.outcome.state != "done" or item.score_change is None or culprit.score_change is None:
-        return False
-    return abs(item.score_change - culprit.score_change) <= _NOTHING
-
-
 def _control(control: LeftOut | None) -> str:
     if control is None:
         return ""
@@ -168,12 +162,6 @@ def differences(before: Outcome, after: Outcome) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(pairs, columns=["what", "before", "after"]).astype({"before": "float64", "after": "float64"})
     return frame.assign(change=frame["after"] - frame["before"])
-
-
-def reused(outcome: Outcome) -> str:
-    """Which stages' calls were reused, for a remark; empty when none."""
-    stages = [_STAGES[stage] for stage, was in outcome.reused.items() if was and stage in _STAGES]
-    return ", ".join(stages)
 
 
 def _left_out(item: LeftOut) -> str:

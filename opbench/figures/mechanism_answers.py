@@ -108,7 +108,7 @@ def _told_apart(cell: Row) -> str:
         f"{theme.share(cell['abstains'])} of {first} and {theme.share(cell['loses'])} of {second} questions lie below "
         f"the threshold that is best for the other users (about {cosine(cell['threshold'])}); {n}."
     )
-    if cell["separates"] is None:
+    if not cell["separates"]:
         return f"it can't be said whether a threshold tells {first} from {second} questions ({area}): {found}"
     how = {"well": "tells {} well from {}", "in part": "tells {} in part from {}", "hardly": "hardly tells {} from {}"}
     return f"a threshold {how[cell['separates']].format(first, second)} questions ({area}): {found}"

@@ -98,14 +98,6 @@ def test_of_several_memories_that_do_as_much_none_is_named_alone() -> None:
     assert "changes most without memory 2" in told
 
 
-def test_memories_that_raise_the_score_alike_are_all_named() -> None:
-    said = verdict(ablation(left_out(1, BREAD, 1.0, 0.9), left_out(2, BOAT, 1.0, 0.6), left_out(3, BOAT, 0.5, 0.1)))
-    assert said == (
-        "Memories 1 and 2 did it alike: without any one of them the score rises from 0.25 to 1.00. The response changes "
-        "most without memory 2."
-    )
-
-
 def test_where_no_score_rises_the_response_that_changes_most_is_told_and_nobody_is_blamed() -> None:
     said = verdict(ablation(left_out(1, BREAD, 0.25, 0.9), left_out(2, BOAT, 0.0, 0.6)))
     assert "did it" not in said

@@ -69,7 +69,7 @@ def test_all_configurations_stand_in_one_map_that_keeps_distances_in_a_plane(pla
     assert found.missing == 0
     assert sum(found.explained) == pytest.approx(1.0), "all lie in a plane"
     assert found.explained[0] >= found.explained[1]
-    points = found.points.set_index(["memory", "instance"])[["x", "y"]]
+    points: Any = found.points.set_index(["memory", "instance"])[["x", "y"]]
     apart = np.linalg.norm(points.loc["base", "re-A1"] - points.loc["base", "re-A3"])
     assert apart == pytest.approx(2.0), "opposite ends of a circle of radius 1"
     assert np.linalg.norm(points.loc["rag", "re-B1"] - points.loc["rag", "re-B2"]) == pytest.approx(0.0, abs=1e-6)
@@ -101,14 +101,15 @@ def test_runs_without_embeddings_say_why(run: RunData, changed: MakeRun) -> None
 
 
 def test_the_dispersion_is_the_repetition_score(placed: RunData) -> None:
-    frame = dispersions(placed).set_index(["memory", "mitigation", "user"])
-    assert frame.loc[("rag", "none", "A"), "dispersion"] == pytest.approx(100 * (1 - 0.5 / 3))
-    assert frame.loc[("rag", "none", "B"), "dispersion"] == pytest.approx(0.0)
-    assert frame.loc[("rag", "reminder", "B"), "n"] == 1
-    assert math.isnan(frame.loc[("rag", "reminder", "B"), "dispersion"])
-    assert frame.loc[("rag", "reminder", "B"), "reason"]
+    told: Any = dispersions(placed).set_index(["memory", "mitigation", "user"]).loc
+    assert told[("rag", "none", "A"), "dispersion"] == pytest.approx(100 * (1 - 0.5 / 3))
+    assert told[("rag", "none", "B"), "dispersion"] == pytest.approx(0.0)
+    assert told[("rag", "reminder", "B"), "n"] == 1
+    assert math.isnan(told[("rag", "reminder", "B"), "dispersion"])
+    assert told[("rag", "reminder", "B"), "reason"]
     score = repetition_score(np.stack([at(degrees) for name, degrees in DEGREES[RAG].items() if name[3] == "A"]))
-    assert frame.loc[("rag", "none", "A"), "dispersion"] == pytest.approx(100 * score, abs=1e-5)
+    assert score is not None
+    assert told[("rag", "none", "A"), "dispersion"] == pytest.approx(100 * score, abs=1e-5)
 
 
 def test_changes_are_paired_by_user(placed: RunData) -> None:

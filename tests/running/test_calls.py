@@ -14,18 +14,18 @@ from opbench.types import ChatRequest, ChatResult, Message
 IDENTITY = {"kind": "endpoint", "base_url": "http://h/v1", "served": "m", "extra_body": "{}"}
 
 
-async def key_of(request: ChatRequest, folder: Path, **fields: str) -> str:
+async def key_of(request: ChatRequest, folder: Path, kind: str = "chat", salt: str = "") -> str:
     async def complete(request: ChatRequest) -> ChatResult:
         return ChatResult("Hi.", "stop", 1, 1, 1.0)
 
     store = open_store(f"sqlite:///{folder / 's.sqlite3'}")
     try:
         calls = CallStore(store, complete, lambda name: IDENTITY, lambda name, i, o: 0.0, lambda name: 1)
-        row, _ = await calls.chat(request, **fields)
+        row, _ = await calls.chat(request, salt, kind=kind)
         await calls.keep([row.key])
         again = CallStore(store, complete, lambda name: IDENTITY, lambda name, i, o: 0.0, lambda name: 1)
         kept, reused = await again.chat(request)
-        assert (kept.key, kept.kind, kept.response, reused) == (row.key, fields.get("kind", "chat"), "Hi.", True)
+        assert (kept.key, kept.kind, kept.response, reused) == (row.key, kind, "Hi.", True)
         return row.key
     finally:
         store.close()

@@ -26,7 +26,8 @@ from opbench.cases.outcome import Ablation, At, LeftOut, Outcome
 from opbench.cases.spec import CaseSpec, Column
 from opbench.errors import ModelErrorKind, OpbenchError, UsageError
 from opbench.judges.text import strip_thinking
-from opbench.running.pipeline import Pipeline, Trace
+from opbench.running.pipeline import Pipeline
+from opbench.running.trace import Trace
 from opbench.running.watching import Watch
 from opbench.study import BASE
 

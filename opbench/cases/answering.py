@@ -15,7 +15,8 @@ from opbench.cases.kit import Kit
 from opbench.cases.outcome import Found, Judged, Outcome, Shown
 from opbench.cases.spec import Column
 from opbench.errors import MemoryFault, ModelError, ModelErrorKind, OpbenchError, StoreError, UsageError
-from opbench.running.pipeline import Pipeline, Trace
+from opbench.running.pipeline import Pipeline
+from opbench.running.trace import Trace
 from opbench.running.watching import Stage, Watch
 from opbench.store.writing import CallUse
 from opbench.study import BASE

@@ -22,7 +22,8 @@ from opbench.cases.kit import Kit, make_kit
 from opbench.cases.outcome import Ablation, At, Outcome
 from opbench.cases.spec import CaseSpec, Column
 from opbench.errors import ModelErrorKind, OpbenchError, StoreError, UsageError
-from opbench.running.pipeline import Pipeline, Trace
+from opbench.running.pipeline import Pipeline
+from opbench.running.trace import Trace
 from opbench.running.watching import Watch
 from opbench.store.database import Store
 from opbench.study import BASE

@@ -21,9 +21,10 @@ from mitigations.base import Memory
 from opbench.errors import ModelError, StoreError
 from opbench.judges.text import strip_thinking
 from opbench.running.ingestion import Standing
-from opbench.running.pipeline import Pipeline, Trace
+from opbench.running.pipeline import Pipeline
 from opbench.running.plan import Job, Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
+from opbench.running.trace import Trace
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import FinishedRecord, beat, forget_worker, save_records, save_scores, set_halted

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from mitigations.base import Line, Memory, PostProcessor, Processed, Reply, Search
+from mitigations.base import Memory, PostProcessor, Processed, Reply, Search
 from opbench.errors import MemoryFault, ModelError, StoreError, UsageError
 from opbench.judges.base import Evidence, Judge
 from opbench.protocol import by_memos, judged_metric
@@ -23,6 +22,7 @@ from opbench.running.calls import CallStore
 from opbench.running.response_prompts import answer_messages, answer_system, answer_temperature, memory_blocks
 from opbench.running.retrieval import Retrieval
 from opbench.running.speaking import Speech
+from opbench.running.trace import Ledger, Trace, columns
 from opbench.running.watching import Stage, Watch
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
@@ -43,72 +43,6 @@ class Tools:
     judge: Judge
     concurrency: int
     run_id: str
-
-
-@dataclass(slots=True)
-class _Stage:
-    """Clock and ledger of one stage. Waiting for calls is taken out and replaced by the calls' own durations."""
-
-    waited: float = 0.0
-    calls_ms: float = 0.0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float | None = 0.0
-    uses: list[tuple[str, bool]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-    async def call(self, pending: Awaitable[tuple[CallRow, bool]]) -> CallRow:
-        start = time.perf_counter()
-        try:
-            row, reused = await pending
-        finally:
-            self.waited += time.perf_counter() - start
-        self.uses.append((row.key, reused))
-        self.calls_ms += row.duration_ms
-        self.prompt_tokens += row.prompt_tokens or 0
-        self.completion_tokens += row.completion_tokens or 0
-        if row.kind != "retrieval":
-            unknown = self.cost_usd is None or row.cost_usd is None
-            self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (row.cost_usd or 0.0)
-        return row
-
-    def elapsed_ms(self) -> float:
-        own = time.perf_counter() - self.started - self.waited
-        return max(0.0, own * 1000) + self.calls_ms
-
-    @property
-    def reused(self) -> bool:
-        return any(reused for _, reused in self.uses)
-
-
-@dataclass(slots=True)
-class Trace:
-    """What happened to one instance, as far as it came."""
-
-    found: list[Memory] = field(default_factory=list)
-    """As retrieved, or given."""
-    retrieved: list[Memory] = field(default_factory=list)
-    """Of these, what isn't left out."""
-    context: Sequence[Memory | Line] = ()
-    note: str = ""
-    preface: str = ""
-    """What the post-processor adds to the response's prompt, at its end and before all else."""
-    response: str = ""
-    finish_reason: str | None = None
-    draft: str | None = None
-    critique: str | None = None
-    state: str | None = None
-    state_reason: str | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    context_tokens: int | None = None
-    """Tokens of the memories in the prompt; by protocol memos."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """Latencies, reuse marks and tokens: columns of `schema.records`."""
-    costs: list[float | None] = field(default_factory=list)
-    """Dollars by stage; None where a price is unknown."""
-    untold: bool = False
-    """Whether an endpoint didn't tell a call's token counts."""
-    uses: list[CallUse] = field(default_factory=list)
 
 
 class Pipeline:
@@ -141,7 +75,7 @@ class Pipeline:
         return FinishedRecord(
             configuration_id=configuration_id,
             instance_id=instance.id,
-            values=self._columns(configuration, trace, error),
+            values=columns(configuration, trace, self.tools.concurrency, error),
             calls=self.tools.calls.unwritten(keys),
             uses=trace.uses,
             judge=self.tools.judge.name,
@@ -212,7 +146,7 @@ class Pipeline:
         Raises:
             ModelError: a call failed for good, or the model answered nothing.
         """
-        stage = _Stage()
+        stage = Ledger()
         study = self.tools.study
         salt = self._salt(configuration, instance)
         messages = answer_messages(study, configuration.memory, instance, trace.context, trace.note, trace.preface)
@@ -259,7 +193,7 @@ class Pipeline:
     async def _retrieve(self, name: str, instance: Instance, trace: Trace, salt: str) -> list[Memory]:
         retrieval, k = self.tools.retrieval, self.tools.study.k
         identity = retrieval.identity(name, instance, instance.question, k)
-        stage = _Stage()
+        stage = Ledger()
 
         async def search() -> list[dict[str, Any]]:
             return [asdict(found) for found in await retrieval.search(name, instance, instance.question, k)]
@@ -296,7 +230,7 @@ class Pipeline:
         search: Search,
         watch: Watch | None,
     ) -> Processed:
-        stage = _Stage()
+        stage = Ledger()
         ask = _Asking(self, stage, trace, configuration.model, salt, _begin(watch, "post"))
         processed = await method.process(instance.question, trace.retrieved, ask, search)
         trace.state, trace.state_reason = processed.state, processed.reason
@@ -317,7 +251,7 @@ class Pipeline:
         salt: str,
         watch: Watch | None,
     ) -> None:
-        stage = _Stage()
+        stage = Ledger()
         ask = _Asking(self, stage, trace, configuration.model, salt, _begin(watch, "post"))
         revised = await method.revise(
             instance.question,
@@ -331,7 +265,7 @@ class Pipeline:
         trace.counts = dict(revised.counts)
         self._book_post(stage, trace, revised.called)
 
-    def _book_post(self, stage: _Stage, trace: Trace, called: bool) -> None:
+    def _book_post(self, stage: Ledger, trace: Trace, called: bool) -> None:
         # A plugin may forget to say that it asked; its calls count all the same.
         if called or stage.uses:
             trace.values |= {
@@ -344,7 +278,7 @@ class Pipeline:
 
     async def _chat(
         self,
-        stage: _Stage,
+        stage: Ledger,
         trace: Trace,
         name: str,
         model: str,
@@ -411,27 +345,6 @@ class Pipeline:
         metric = judged_metric(self.tools.study) if instance.benchmark == "locomo" else "score"
         return [Score(metric, None, reason, details={"transport": 1.0} if passing else {})], uses
 
-    def _columns(self, configuration: Configuration, trace: Trace, error: tuple[str, str] | None) -> dict[str, Any]:
-        done = error is None
-        return {
-            "status": "done" if done else "error",
-            "error_kind": error[0] if error else None,
-            "error": error[1] if error else None,
-            "response": trace.response if done else None,
-            "finish_reason": trace.finish_reason,
-            "draft": trace.draft,
-            "critique": trace.critique,
-            "retrieved": None if configuration.memory == BASE else [asdict(memory) for memory in trace.retrieved],
-            "context": None if configuration.memory == BASE else [asdict(line) for line in trace.context],
-            "state": trace.state,
-            "state_reason": trace.state_reason,
-            "counts": _counts(trace) or None,
-            "concurrency": self.tools.concurrency,
-            "cost_usd": None if None in trace.costs else sum(cost for cost in trace.costs if cost),
-            "finished_at": time.time(),
-            **trace.values,
-        }
-
 
 def _begin(watch: Watch | None, stage: Stage) -> Speech | None:
     if watch is None:
@@ -448,11 +361,6 @@ def _left(found: Sequence[Memory], without: Collection[int]) -> list[Memory]:
     return [memory for number, memory in enumerate(found, 1) if number not in without]
 
 
-def _counts(trace: Trace) -> dict[str, int]:
-    tokens = {} if trace.context_tokens is None else {"context_tokens": trace.context_tokens}
-    return trace.counts | tokens
-
-
 def _answer(method: PostProcessor, answer: str, trace: Trace) -> None:
     """The method's own answer is the response: its stage doesn't happen, so it has no time, and no token is spent."""
     if not answer.strip():
@@ -465,7 +373,7 @@ class _Asking:
     """The `ask` of a post-processor: through the call store, booked on the post-processing stage."""
 
     def __init__(
-        self, pipeline: Pipeline, stage: _Stage, trace: Trace, model: str, salt: str, speech: Speech | None
+        self, pipeline: Pipeline, stage: Ledger, trace: Trace, model: str, salt: str, speech: Speech | None
     ) -> None:
         self._pipeline, self._stage, self._trace, self._model, self._salt = pipeline, stage, trace, model, salt
         self._speech = speech

@@ -17,9 +17,10 @@ from opbench.judges.base import Evidence
 from opbench.memories import MemorySystem
 from opbench.memories.none import NoMemory
 from opbench.running.calls import CallStore
-from opbench.running.pipeline import Pipeline, Tools, Trace
+from opbench.running.pipeline import Pipeline, Tools
 from opbench.running.retrieval import Retrieval
 from opbench.running.speaking import Speech
+from opbench.running.trace import Trace
 from opbench.running.watching import Stage
 from opbench.store.database import Store, open_store
 from opbench.study import Configuration, Study

@@ -345,7 +345,7 @@ def _slow_boat(body: dict[str, Any]) -> str:
 
 
 def test_two_at_once_dont_disturb_each_other(desk: Desk, store: Store, home: Path) -> None:
-    with serving(home, piece_s=0.02, reply=lambda body: "word " * 250) as endpoint:
+    with serving(home, piece_s=0.02, reply=lambda body: "word " * 200, fields={"timeout_s": 60.0}) as endpoint:
         # The very same case: each has calls of its own, as long as none is kept.
         first, second = desk.open(store, spec({})), desk.open(store, spec({}))
         assert soon(lambda: all(outcome.response for s in (first, second) for outcome in s.outcomes()))
@@ -354,7 +354,7 @@ def test_two_at_once_dont_disturb_each_other(desk: Desk, store: Store, home: Pat
         assert second.wait(40)
         assert [outcome.state for outcome in first.outcomes()] == ["cancelled"] * 2
         assert [outcome.state for outcome in second.outcomes()] == ["done"] * 2
-        assert [len(outcome.response.split()) for outcome in second.outcomes()] == [250, 250]
+        assert [len(outcome.response.split()) for outcome in second.outcomes()] == [200, 200]
         assert endpoint.ledger.closed_by_client == 2
 
 

@@ -328,7 +328,7 @@ def test_fates_and_missing_scores_are_told(capsys: pytest.CaptureFixture[str]) -
     assert "[1] altered, kept in other words: Ottilie bakes [-sourdough-] bread on Sundays." in out
     assert "[2] dropped: left out by the post-processor" in out
     assert "score missing of 1, by offline (the judge's reply has no number)" in out
-    assert "cost unknown (no price)" in out
+    assert "cost unknown" in out
     assert marked([("a ", "kept"), ("b ", "dropped"), ("c", "added")]) == "a [-b-] {+c+}"
 
 

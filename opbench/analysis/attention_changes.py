@@ -11,6 +11,7 @@ import pandas as pd
 
 from opbench.analysis.attention import MEMORY, QUERY, Readings, Sample, estimates
 from opbench.analysis.grids import KEY, Key
+from opbench.analysis.intervals import holm
 from opbench.analysis.tradeoff import RANDOM
 from opbench.study import BASE, NO_MITIGATION
 
@@ -33,7 +34,8 @@ def changes(readings: Readings) -> pd.DataFrame:
     A memory system without post-processor stands against BASE (`memory`) and against random memories (`random`), a
     post-processor against none on the same memory system (`mitigation`). Columns: kind, model, memory, mitigation,
     before_memory, before_mitigation, measure, factor (bool), and `estimates`: of a factor 1 is no change, of a
-    difference of shares 0. Counterparts that aren't there have no rows.
+    difference of shares 0; p_holm: Holm's over the changes of one kind and measure, those of random memories apart, and
+    tests: how many these are. Counterparts that aren't there have no rows.
     """
     values = {measure: _values(readings, measure) for measure in FACTORS}
     places = dict(_by_key(readings))
@@ -47,7 +49,9 @@ def changes(readings: Readings) -> pd.DataFrame:
             rows.append((kind, *key, before[1], before[2], measure, FACTORS[measure]))
             samples.append(Sample(values[measure][mine] - values[measure][its], users, log=FACTORS[measure]))
     heads = ["kind", *KEY, "before_memory", "before_mitigation", "measure", "factor"]
-    return pd.concat([pd.DataFrame(rows, columns=heads), estimates(samples, NOT_PAIRED)], axis=1)
+    table = pd.concat([pd.DataFrame(rows, columns=heads), estimates(samples, NOT_PAIRED)], axis=1)
+    families = table.groupby([table["kind"], table["measure"], table["memory"] == RANDOM])["p"]
+    return table.assign(p_holm=families.transform(lambda p: holm(p.to_numpy())), tests=families.transform("count"))
 
 
 def _values(readings: Readings, measure: Measure) -> npt.NDArray[np.float64]:

@@ -103,8 +103,9 @@ def word_table(
     of one response hang together; low, high and p by users (NaN with its reason where fewer than 5
     users have the phrase), p_adjusted over the table;
     from_memories and from_question: of the occurrences on the side where it is more frequent, the share whose phrase
-    stands in that instance's retrieved memories, or its question; content: whether these make it a matter of content
-    (`CONTENT`; memories count for the side that saw them).
+    stands in the memories that this side retrieved for that instance (for BASE: those that the other side did), or in
+    its question; content: whether these make it a matter of content (`CONTENT`; memories count for the side that saw
+    them).
 
     Raises:
         ValueError: `minimum` or `alpha0` isn't positive.
@@ -172,7 +173,8 @@ def _rows(counts: Counts, words: Sequence[str], alpha0: float) -> pd.DataFrame:
         return np.where(side == 0, values[0][at], values[1][at])
 
     count = np.where(side == 0, y1.sum(axis=0), y2.sum(axis=0))
-    foreign = np.where(side == 0, counts.in_either[0][at], counts.in_question[1][at])
+    unlike = counts.in_either if counts.both_saw else counts.in_question
+    foreign = np.where(side == 0, counts.in_either[0][at], unlike[1][at])
     frame = pd.DataFrame(
         {
             "word": found,

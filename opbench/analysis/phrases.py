@@ -13,6 +13,7 @@ import pandas as pd
 from opbench.analysis.grids import KEY, Key
 from opbench.analysis.intervals import Floats
 from opbench.analysis.tokens import ngrams
+from opbench.study import BASE
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Sides:
     users: int
     with_: list[_Response]
     without: list[_Response]
+    both_saw: bool
+    """Whether the second side saw memories too, its own; of BASE, which sees none, they are the first side's."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Counts:
     """Occurrences by word, like the two after it."""
     in_question: tuple[Floats, Floats]
     in_either: tuple[Floats, Floats]
+    both_saw: bool
+    """As `Sides.both_saw`."""
 
     @property
     def pooled(self) -> Floats:
@@ -61,13 +66,14 @@ def paired(texts: pd.DataFrame, key: Key, against: Key) -> Sides:
     both = [name for name in with_.index if name in without.index]
     with_, without = with_.loc[both], without.loc[both]
     owner, users = pd.factorize(with_["user"])
-    memories = ["\n".join(_texts(each)) for each in with_["retrieved"]]
+    both_saw = against[1] != BASE
 
-    def responses(side: pd.DataFrame) -> list[_Response]:
+    def responses(side: pd.DataFrame, seeing: pd.DataFrame) -> list[_Response]:
+        memories = ["\n".join(_texts(each)) for each in seeing["retrieved"]]
         rows = zip(owner, side["response"], memories, side["question"], strict=True)
         return [_Response(int(user), text, seen, question or "") for user, text, seen, question in rows]
 
-    return Sides(len(users), responses(with_), responses(without))
+    return Sides(len(users), responses(with_, with_), responses(without, without if both_saw else with_), both_saw)
 
 
 def _texts(retrieved: Iterable[Mapping[str, Any]] | None) -> list[str]:
@@ -100,6 +106,7 @@ def counted(sides: Sides, order: int) -> Counts:
         pair([each.count * each.in_memories for each in both]),
         pair([each.count * each.in_question for each in both]),
         pair([each.count * (each.in_memories | each.in_question) for each in both]),
+        sides.both_saw,
     )
 
 

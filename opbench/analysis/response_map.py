@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from opbench.analysis.grids import Key, planned, repetition_grid
-from opbench.analysis.intervals import Floats, paired_difference
-from opbench.analysis.language import comparisons
+from opbench.analysis.grids import Key, Repetition, planned, repetition_grid
+from opbench.analysis.intervals import Floats, holm, paired_difference
+from opbench.analysis.language import CONTROL, comparisons
 from opbench.errors import UsageError
 from opbench.store.rundata import RunData, Vectors
 
@@ -80,10 +80,10 @@ def response_map(data: RunData, keys: Sequence[Key], users: Sequence[str] = ()) 
     )
 
 
-def dispersions(data: RunData, first_only: bool = False) -> pd.DataFrame:
+def dispersions(data: RunData, first_only: bool = False, users: Sequence[str] = ()) -> pd.DataFrame:
     """By configuration and user: model, memory, mitigation, user, n (responses), dispersion (points; NaN with its
-    `reason`)."""
-    grid = repetition_grid(data, first_only)
+    `reason`). No users named: all."""
+    grid = _grid(data, first_only, users)
     given = data.user_scores[data.user_scores["metric"] == REPETITION]
     reasons = {
         (row.model, row.memory, row.mitigation, row.user): row.reason
@@ -110,15 +110,17 @@ def dispersions(data: RunData, first_only: bool = False) -> pd.DataFrame:
     )
 
 
-def dispersion_changes(data: RunData, first_only: bool = False) -> pd.DataFrame:
+def dispersion_changes(data: RunData, first_only: bool = False, users: Sequence[str] = ()) -> pd.DataFrame:
     """What memory, and a post-processor, changes in the dispersion of a user's responses; below 0: they lie closer.
+    No users named: all.
 
     A row a pair of `language.comparisons`: model, memory, mitigation, against_memory, against_mitigation, dispersion
     and against (means over users that both have, points), change, low, high, p (95 %, by user; NaN with its `reason`),
-    users, responses (that they rest on), closer (users whose responses lie closer), unequal (users whose two sides rest
-    on different questions because something failed).
+    p_holm (Holm's over all of these changes, those of random memories apart: what a finding rests on), users, responses
+    (that they rest on), closer (users whose responses lie closer), unequal (users whose two sides rest on different
+    questions because something failed), tests (how many changes p_holm is over).
     """
-    grid = repetition_grid(data, first_only)
+    grid = _grid(data, first_only, users)
     rows = []
     for key, other in comparisons(data):
         values, n, unequal = grid.paired([grid.keys.index(key), grid.keys.index(other)])
@@ -147,7 +149,39 @@ def dispersion_changes(data: RunData, first_only: bool = False) -> pd.DataFrame:
         )
     columns = ["model", "memory", "mitigation", "against_memory", "against_mitigation", "dispersion", "against"]
     columns += ["change", "low", "high", "p", "users", "closer", "responses", "unequal", "reason"]
-    return pd.DataFrame(rows, columns=columns)
+    return _with_holm(pd.DataFrame(rows, columns=columns))
+
+
+def _with_holm(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with p_holm and tests, as `analysis.tradeoff` corrects: the control is a family of its own."""
+    corrected, tests = np.full(len(frame), math.nan), np.zeros(len(frame), dtype=np.int64)
+    p = frame["p"].to_numpy(dtype=np.float64)
+    for control in (False, True):
+        family = ((frame["memory"] == CONTROL) == control).to_numpy(dtype=np.bool_)
+        corrected[family] = holm(p[family])
+        tests[family] = int((~np.isnan(p[family])).sum())
+    frame.insert(list(frame.columns).index("p") + 1, "p_holm", corrected)
+    return frame.assign(tests=tests)
+
+
+def _grid(data: RunData, first_only: bool, users: Sequence[str]) -> Repetition:
+    grid = repetition_grid(data, first_only)
+    if not users:
+        return grid
+    kept = [place for place, user in enumerate(grid.users) if user in users]
+    mine = np.isin(grid.owner, kept)
+    return Repetition(
+        [grid.users[place] for place in kept],
+        grid.keys,
+        grid.values[kept],
+        grid.n[kept],
+        [name for name, own in zip(grid.instances, mine, strict=True) if own],
+        np.searchsorted(kept, grid.owner[mine]),
+        grid.embedded[mine],
+        grid.rows[mine],
+        grid.vectors,
+        grid.judge,
+    )
 
 
 def alike(

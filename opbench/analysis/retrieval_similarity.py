@@ -28,6 +28,8 @@ PAIRS = ((IRRELEVANT, LOCOMO), (BAITING, LOCOMO), (IRRELEVANT, BAITING))
 #: How well a threshold separates two groups, by the least that the share of the first below it exceeds the second's.
 SEPARATES: tuple[tuple[float, Separates], ...] = ((0.9, "well"), (0.5, "in part"), (-1.0, "hardly"))
 _STEP = 0.01
+#: Why a share of 0 or 1 has no interval.
+ALIKE = "all users are alike, drawing them anew can't tell how sure it is"
 
 
 def retrievals(data: RunData, measured: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +125,8 @@ def similarity_differences(found: pd.DataFrame, which: Which = "top1") -> pd.Dat
 def should_abstain(found: pd.DataFrame) -> pd.DataFrame:
     """Fully irrelevant questions for which something was retrieved: no memory is of use there (paper, section 3.2.1).
 
-    memory, control, n (such questions), n_retrieved, share (0 to 1), low, high, users, reason.
+    memory, control, n (such questions), n_retrieved, share (0 to 1), low, high, users, reason. All or none of them has
+    no interval: whichever users are drawn, they are alike, which is no certainty about others.
     """
     rows, questions = [], []
     for memory, control, group, part in _parts(found):
@@ -133,7 +136,11 @@ def should_abstain(found: pd.DataFrame) -> pd.DataFrame:
         row = {"memory": memory, "control": control, "n": len(part), "n_retrieved": int(there.sum())}
         rows.append(row | {"share": float(there.mean())})
         questions.append(Question(_sums([(part["user"], there)]), np.ones(1), _level))
-    return _with_intervals(rows, questions, ["memory", "control", "n", "n_retrieved", "share"])
+    frame = _with_intervals(rows, questions, ["memory", "control", "n", "n_retrieved", "share"])
+    alike = frame["share"].isin([0.0, 1.0]) & frame["low"].notna()
+    frame.loc[alike, ["low", "high"]] = math.nan
+    frame.loc[alike, "reason"] = ALIKE
+    return frame
 
 
 def abstention_curves(found: pd.DataFrame) -> pd.DataFrame:

@@ -65,10 +65,12 @@ class Answering:
             self._tell(state="judge", **self._said())
             await self._judge(pipeline, judged_with)
         except asyncio.CancelledError:
-            self._end(state="cancelled", **self._kept())
+            self._end(state="cancelled", **self._kept() | self._untold())
             raise
         except ModelError as failure:
-            self._end(state="failed", error_kind=failure.kind, error=str(failure), **self._kept())
+            # A blank answer is one, with its tokens; of all else nobody knows what the endpoint counts.
+            untold = {} if failure.kind == "empty" else self._untold()
+            self._end(state="failed", error_kind=failure.kind, error=str(failure), **self._kept() | untold)
         except MemoryFault as failure:
             self._end(state="failed", error_kind="memory", error=str(failure), **self._kept())
         except StoreError as failure:
@@ -126,6 +128,12 @@ class Answering:
         """What is known of a column that didn't come to its end; what was heard of the response stays."""
         heard = self.outcome.response
         return {**self._said(), "response": self.trace.response or heard}
+
+    def _untold(self) -> dict[str, Any]:
+        """Tokens and cost, where a call ended without an answer: an endpoint may charge for what it had written."""
+        if self.outcome.state not in ("post", "response"):
+            return {}
+        return dict.fromkeys(("prompt_tokens", "completion_tokens", "cost_usd"))
 
     def _said(self) -> dict[str, Any]:
         trace, values = self.trace, self.trace.values

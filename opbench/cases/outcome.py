@@ -125,9 +125,10 @@ class Ablation(_Frozen):
         told = [item for item in self.items if item.number and item.outcome.state == "done"]
         if not self.over:
             return None
-        raised = [item for item in told if item.score_change is not None and item.score_change > 0]
-        if raised:
-            return max(raised, key=lambda item: (item.score_change or 0.0, _change(item)))
+        most = max((item.score_change for item in told if item.score_change is not None), default=0.0)
+        if most > NOTHING:
+            alike = [item for item in told if item.score_change is not None and item.score_change >= most - NOTHING]
+            return max(alike, key=_change)
         changed = [item for item in told if item.similarity is not None and not item.same]
         return max(changed, key=_change) if changed else None
 
@@ -142,15 +143,15 @@ class Ablation(_Frozen):
         found, control = self.strongest, self.control
         if found is None or control is None:
             return found
-        if (found.score_change or 0.0) > 0:
-            chance = (control.score_change or 0.0) >= (found.score_change or 0.0) - _NOTHING
+        if (found.score_change or 0.0) > NOTHING:
+            chance = (control.score_change or 0.0) >= (found.score_change or 0.0) - NOTHING
         else:
-            chance = _change(control) >= _change(found) - _NOTHING
+            chance = _change(control) >= _change(found) - NOTHING
         return None if chance else found
 
 
-#: Differences below it are the arithmetic's.
-_NOTHING = 1e-9
+NOTHING = 1e-6
+"""Differences of scores and cosines below it are the arithmetic's."""
 
 
 def _change(item: LeftOut) -> float:

@@ -29,6 +29,7 @@ from opbench.store.database import Store
 from opbench.study import BASE
 
 log = logging.getLogger(__name__)
+_KEEP_S = 1.0
 
 
 class Session:
@@ -58,6 +59,7 @@ class Session:
         self._traces: dict[int, Trace] = {}
         self._answering: dict[int, Answering] = {}
         self._error: str | None = None
+        self._unkept: str | None = None
         self._provenance: dict[str, Any] = {}
         self._ablations: dict[tuple[int, At], Ablation] = {}
         self._tasks: dict[tuple[int, At] | None, asyncio.Task[None]] = {}
@@ -85,7 +87,7 @@ class Session:
     def error(self) -> str | None:
         """Why the case as a whole can't be asked, with the mend (an unknown user, damaged data), or why its calls
         couldn't be kept; None otherwise. What is wrong with one column is that column's error."""
-        return self._error
+        return self._error or self._unkept
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -207,19 +209,30 @@ class Session:
     async def _kit(self, on_retry: Callable[[str, ModelErrorKind, float], None]) -> AsyncIterator[Kit]:
         """A kit that keeps what it has asked, also when the work is cancelled."""
         kit = await asyncio.to_thread(make_kit, self._store, self.spec, self._keys, on_retry)
+        keeping = asyncio.ensure_future(self._keep_on(kit))
         try:
             yield kit
         finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             # Calls under way are stopped first: one that ends just now is kept too.
             await kit.calls.aclose()
             await self._keep(kit)
             await kit.aclose()
 
+    async def _keep_on(self, kit: Kit) -> None:
+        """Keep calls soon after they are finished: a process may be killed, and what was paid is paid."""
+        while True:
+            await asyncio.sleep(_KEEP_S)
+            await self._keep(kit)
+
     async def _keep(self, kit: Kit) -> None:
         try:
             await kit.calls.keep_all()
         except StoreError as error:
-            self._error = f"the answers couldn't be kept, and are asked for again next time: {error}"
+            self._unkept = f"the answers couldn't be kept, and are asked for again next time: {error}"
+        else:
+            self._unkept = None
 
     async def _columns(self, kit: Kit) -> None:
         places = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(1))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from opbench.cases.outcome import Ablation, LeftOut, Outcome
+from opbench.cases.outcome import NOTHING, Ablation, LeftOut, Outcome
 from opbench.cases.saved import edits
 from opbench.cases.spec import CaseSpec, Column
 from opbench.figures import theme
 from opbench.study import NO_MITIGATION
 
-#: Changes of a score or a cosine below this are rounding.
-_NOTHING = 1e-6
 _STAGES = {"retrieval": "memory retrieval", "post": "post-processing", "response": "response"}
 
 
@@ -93,25 +91,50 @@ def verdict(ablation: Ablation) -> str:
     if not memories:
         return "There is no memory to leave out."
     told = [item for item in memories if item.outcome.state == "done"]
-    failed = len(memories) - len(told)
-    without = ""
-    if failed:
-        without = f" {_count(failed, 'answer', 'answers')} of {len(memories)} failed, and can't be compared."
+    lacking = _lacking(memories)
     if not told:
-        return f"No answer without a memory came, so nothing can be said ({len(memories)} failed)."
+        return f"No answer without a memory came, so nothing can be said:{lacking}"
     control = next((item for item in ablation.items if not item.number and item.outcome.state == "done"), None)
     culprit = ablation.strongest
-    if culprit is None:
-        same = all(item.same for item in told)
-        how = "the response stays the same, word for word" if same else "neither the score nor the response changes"
-        return f"Leaving out any one memory changes nothing: {how}.{without}"
-    return f"{_named(ablation, culprit, control)}{without}{_control(control)}"
+    if culprit is not None:
+        said = _named(ablation, culprit, control)
+    elif all(item.same for item in told):
+        said = "Leaving out any one memory changes nothing: the response stays the same, word for word."
+    else:
+        said = _not_raised(told)
+    return f"{said}{_unknown(told)}{lacking}{_control(control)}"
+
+
+def _lacking(memories: Sequence[LeftOut]) -> str:
+    """How many answers there are none of; empty when all came."""
+    failed, stopped = (sum(item.outcome.state == state for item in memories) for state in ("failed", "cancelled"))
+    told = [
+        *([f"{_count(failed, 'answer', 'answers')} of {len(memories)} failed"] if failed else []),
+        *([f"{_count(stopped, 'answer', 'answers')} of {len(memories)} stopped"] if stopped else []),
+    ]
+    return f" {', '.join(told)}, and can't be compared." if told else ""
+
+
+def _not_raised(told: Sequence[LeftOut]) -> str:
+    scored = any(item.score_change is not None for item in told)
+    return "No memory left out raises the score." if scored else "There are no two scores to compare."
+
+
+def _unknown(told: Sequence[LeftOut]) -> str:
+    """What of the answers that came isn't known, so that a finding may miss it; empty when all is."""
+    unscored = sum(item.score_change is None for item in told)
+    unlike = sum(item.similarity is None and not item.same for item in told)
+    scores = f" There is no score to compare for {unscored} of {len(told)} answers." if 0 < unscored < len(told) else ""
+    responses = (
+        f" How much the response changes isn't known for {unlike} of {len(told)}: not embedded." if unlike else ""
+    )
+    return scores + responses
 
 
 def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str:
-    raised = culprit.score_change is not None and culprit.score_change > _NOTHING
+    raised = culprit.score_change is not None and culprit.score_change > NOTHING
     if raised:
-        if control is not None and (control.score_change or 0.0) >= (culprit.score_change or 0.0) - _NOTHING:
+        if control is not None and (control.score_change or 0.0) >= (culprit.score_change or 0.0) - NOTHING:
             return (
                 f"No memory can be named: without memory {culprit.number} the score rises by "
                 f"{culprit.score_change:.2f}, but drawing again with all memories raises it as much."
@@ -125,9 +148,8 @@ def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str
                 f"memory {culprit.number}."
             )
         return f"Memory {culprit.number} did it: without it {rise}."
-    scored = any(item.score_change is not None for item in ablation.items if item.number)
-    first = "No memory left out raises the score." if scored else "There are no two scores to compare."
-    if control is not None and (_response_change(control) or 0.0) >= (_response_change(culprit) or 0.0) - _NOTHING:
+    first = _not_raised([item for item in ablation.items if item.number and item.outcome.state == "done"])
+    if control is not None and (_response_change(control) or 0.0) >= (_response_change(culprit) or 0.0) - NOTHING:
         return f"{first} The response changes no more without any memory than when it is drawn again with all."
     return (
         f"{first} The response changes most without memory {culprit.number} (cosine {culprit.similarity:.2f} to the "
@@ -137,7 +159,7 @@ def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str
 
 def _rises_as(item: LeftOut, culprit: LeftOut) -> bool:
     """Whether the score rises as much without it as without the culprit."""
-    return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= _NOTHING
+    return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= NOTHING
 
 
 def _control(control: LeftOut | None) -> str:

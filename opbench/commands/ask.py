@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -145,7 +146,7 @@ def _ask(store: Store, spec: CaseSpec, *, loo: At | None, save: str | None, note
             session.cancel()
             session.wait(_PATIENCE_S)
             say("\nopbench: cancelled; what was finished is in the call store.", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            _leave()
     finally:
         place.close()
     outcomes, ablations = session.outcomes(), list(session.ablations().values())
@@ -180,6 +181,14 @@ def _ask(store: Store, spec: CaseSpec, *, loo: At | None, save: str | None, note
         say(f"opbench: {fault}", err=True)
     if faults:
         raise typer.Exit(1)
+
+
+def _leave() -> NoReturn:
+    """End the process now. Python's own end waits for threads that still load a library or an embedder, and nobody
+    needs what they load."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
 
 def _follow(session: Session, labels: dict[str, str], *, live: bool, quiet: bool) -> None:

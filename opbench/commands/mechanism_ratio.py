@@ -37,9 +37,9 @@ _COLUMNS = {
     RatioTable.layers: f"{_CONFIGURATION} layer {_RATIO}",
     RatioTable.heads: f"{_CONFIGURATION} layer head ratio n",
     RatioTable.shares: f"{_CONFIGURATION} segment value low high tokens n n_users reason",
-    RatioTable.changes: f"{_CONFIGURATION} before_memory before_mitigation measure {_RATIO}",
+    RatioTable.changes: f"{_CONFIGURATION} before_memory before_mitigation measure p_holm {_RATIO}",
 }
-_HEADS = {"before_memory": "against", "before_mitigation": "with", "n_users": "users"}
+_HEADS = {"before_memory": "against", "before_mitigation": "with", "n_users": "users", "p_holm": "p Holm"}
 
 
 def add(app: typer.Typer) -> None:
@@ -111,6 +111,9 @@ def ratio_command(
         value = {RatioTable.shares: "share", RatioTable.changes: "change"}.get(of, "memory : query")
         known = _HEADS | {"value": value}
         heads = {name: known.get(name, name.replace("_", " ")) for name in _COLUMNS[of].split()}
+        if "failed" in frame:
+            # Counts, though those of configurations without a post-processor are missing.
+            frame = frame.astype({"failed": "Int64"})
         print_table(frame, heads, title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
 
 

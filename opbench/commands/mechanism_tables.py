@@ -17,6 +17,7 @@ from opbench.commands.instances import Memory, Mitigation, Model, one_of
 from opbench.commands.options import Exclude, leave_out, print_json, print_table, rows_of, say, the_store, words
 from opbench.errors import UsageError
 from opbench.figures import theme
+from opbench.figures.language import names_of
 from opbench.figures.mechanism_answers import language_answers, repetition_answers, retrieval_answers
 from opbench.sharing.tables import csv_bytes
 from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
@@ -60,14 +61,20 @@ _RETRIEVAL = {
 }
 _REPETITION = {
     RepetitionTable.changes: "memory mitigation against_memory against_mitigation dispersion against change low high p "
-    "closer users responses reason",
+    "p_holm closer users responses reason",
     RepetitionTable.users: "memory mitigation user n dispersion reason",
     RepetitionTable.pairs: "cosine cosine_against instance_a instance_b",
     RepetitionTable.memories: "retrieved went_on shows questions date memory",
     RepetitionTable.points: "memory mitigation user instance x y",
 }
 _LANGUAGE = "word count_with count_without responses_with responses_without users delta low high p_adjusted z"
-_HEADS = {"against_memory": "against", "against_mitigation": "with", "n_retrieved": "retrieved", "p_adjusted": "p adj."}
+_HEADS = {
+    "against_memory": "against",
+    "against_mitigation": "with",
+    "n_retrieved": "retrieved",
+    "p_adjusted": "p adj.",
+    "p_holm": "p Holm",
+}
 
 
 def add(app: typer.Typer) -> None:
@@ -120,7 +127,10 @@ def retrieval_command(
         frames[of] = retrieval.abstention_curves(found)
     elif of is RetrievalTable.cosines:
         frames[of] = retrieval.cosines(found, which)
-    said = retrieval_answers(means, differences, abstained, separated)
+    first = (means, differences)
+    if every:
+        first = retrieval.similarity_table(found), retrieval.similarity_differences(found)
+    said = ["By the most similar memory of each question:", *retrieval_answers(*first, abstained, separated)]
     heading = f"cosine by {name}, {'all retrieved memories' if every else 'the most similar memory'}"
     _print(data, frames[of], _RETRIEVAL[of], [heading, *said, *notes], as_json, as_csv, embedder=name, which=which)
 
@@ -155,7 +165,7 @@ def language_command(
         raise UsageError(f"no question of these was answered by both {'/'.join(key)} and {'/'.join(other)} yet.")
     table = language.word_table(texts, key, other, orders=_orders(order), minimum=minimum, alpha0=prior)
     paper = language.paper_words(texts, key, other, alpha0=prior)
-    said = language_answers(paper, table, n_instances, n_users)
+    said = language_answers(paper, table, n_instances, n_users, names_of(key, other))
     shown = language.tone(table) if tone else table
     notes = [
         f"{'/'.join(key)} against {'/'.join(other)}. delta: log odds ratio, above 0 more frequent in the first; "

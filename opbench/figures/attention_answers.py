@@ -12,6 +12,7 @@ from opbench.figures.attention import configuration_name, times
 from opbench.study import BASE, NO_MITIGATION
 
 Row = dict[Any, Any]
+_SURE = 0.05
 CHANCE = "without an interval, which may be chance"
 
 
@@ -102,12 +103,19 @@ def _no_intervals(rows: list[Row]) -> list[str]:
 
 
 def _against(row: Row, more: str, less: str, neither: str) -> str:
-    """A verdict on a factor, by its interval."""
+    """A verdict on a factor, by its interval and, where it is one of several changes, by the corrected chance."""
     if pd.isna(row["low"]):
         if round(row["value"], 2) == 1.0:
             return neither
         return f"{more if row['value'] > 1 else less}, {CHANCE}"
-    return more if row["low"] > 1 else less if row["high"] < 1 else neither
+    if row["low"] <= 1 <= row["high"]:
+        return neither
+    found = more if row["low"] > 1 else less
+    if "p_holm" in row and not row["p_holm"] <= _SURE:
+        return (
+            f"{found} by itself, but not sure among {row['tests']} such changes (Holm's {theme.chance(row['p_holm'])})"
+        )
+    return found
 
 
 def _rests(row: Row, *, paired: bool = False) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from opbench.analysis.retrieval_similarity import LOCOMO
 from opbench.figures import theme
 from opbench.figures.dots import between, cosine
-from opbench.figures.language import signed
+from opbench.figures.language import MEMORY, Names, signed
 from opbench.figures.response_map import interval_words
 
 _NAMED = 8
@@ -43,21 +43,23 @@ def retrieval_answers(
         said.append(f"{_system(cell)}: {_told_apart(cell)}")
     if len(table) and LOCOMO not in set(table["group"]):
         said.append(
-            "Questions that need a memory (LoCoMo) aren't in this run: what a threshold would lose can't be told."
+            "Questions that need a memory (LoCoMo) aren't among these: what a threshold would lose can't be told."
         )
     return said
 
 
-def language_answers(paper: pd.DataFrame, table: pd.DataFrame, n_instances: int, n_users: int) -> list[str]:
-    """Of `paper_words` and `word_table` (all of it, or `tone`'s part) of one comparison."""
+def language_answers(
+    paper: pd.DataFrame, table: pd.DataFrame, n_instances: int, n_users: int, names: Names = MEMORY
+) -> list[str]:
+    """Of `paper_words` and `word_table` (all of it, or `tone`'s part) of one comparison, whose sides have `names`."""
     said = [f"{n_instances} questions that both sides answered, of {theme.users(n_users)}."]
     for cell in _rows(paper):
         if math.isnan(cell["delta"]):
             said.append(f"“{cell['word']}” (named by the paper) stands in no response of either side.")
             continue
         said.append(
-            f"“{cell['word']}” (named by the paper): {cell['count_with']} times with memory, {cell['count_without']} "
-            f"without; log odds ratio {signed(cell['delta'])}, {_signed_between(cell)}"
+            f"“{cell['word']}” (named by the paper): {cell['count_with']} times {names.first}, {cell['count_without']} "
+            f"{names.second}; log odds ratio {signed(cell['delta'])}, {_signed_between(cell)}"
             + ("." if math.isnan(cell["p_adjusted"]) else f", Holm's {theme.chance(cell['p_adjusted'])}.")
         )
     sure = table[table["p_adjusted"] <= _SURE]
@@ -66,11 +68,12 @@ def language_answers(paper: pd.DataFrame, table: pd.DataFrame, n_instances: int,
     if table["p_adjusted"].isna().all():
         return [*said, f"{len(table)} phrases counted; none can be tested: {table['reason'].iloc[0]}."]
     n_tested = int(table["p"].notna().sum())
-    for heading, part in (("with memory", sure[sure["delta"] > 0]), ("without", sure[sure["delta"] < 0].iloc[::-1])):
+    sides = ((names.first, sure[sure["delta"] > 0]), (names.second, sure[sure["delta"] < 0].iloc[::-1]))
+    for heading, part in sides:
         if len(part):
-            names = ", ".join(f"“{word}”" for word in part["word"].head(_NAMED))
+            told = ", ".join(f"“{word}”" for word in part["word"].head(_NAMED))
             more = f" and {len(part) - _NAMED} more" if len(part) > _NAMED else ""
-            said.append(f"More frequent {heading} (adjusted p at most {_SURE}): {names}{more}.")
+            said.append(f"More frequent {heading} (adjusted p at most {_SURE}): {told}{more}.")
     if not len(sure):
         said.append(f"Of {n_tested} phrases tested none differs with an adjusted p of {_SURE} or less.")
     return said
@@ -87,6 +90,11 @@ def repetition_answers(changes: pd.DataFrame) -> list[str]:
             verdict = "the same for each of them"
         elif cell["low"] > 0 or cell["high"] < 0:
             verdict = "closer together" if cell["change"] < 0 else "farther apart"
+            if not cell["p_holm"] <= _SURE:
+                verdict = (
+                    f"{verdict} by itself, but not sure among {cell['tests']} changes (Holm's "
+                    f"{theme.chance(cell['p_holm'])})"
+                )
         unequal = f" {theme.users(cell['unequal'])} rest on different questions." if cell["unequal"] else ""
         said.append(
             f"{_first_large(_configuration(cell['memory'], cell['mitigation']))} against "

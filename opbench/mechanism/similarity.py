@@ -9,6 +9,7 @@ paid twice.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -125,6 +126,7 @@ async def measure(
         batch = set(instances[start : start + _BATCH])
         mine = [each for each in waiting if each.instance in batch]
         first = {each.instance: each.record_id for each in everything if each.instance in batch}
+        read_at = time.time()
         texts = kept.retrieved_texts(store, [*(each.record_id for each in mine), *first.values()])
         lists = [(each.memory, each.instance, *texts[each.record_id]) for each in mine if each.record_id in texts]
         lists += [
@@ -133,7 +135,7 @@ async def measure(
             if name in batch and first[name] in texts
         ]
         rows = await _cosines(embed, lists)
-        await asyncio.to_thread(kept.save_similarities, store, run_id, embedder, rows)
+        await asyncio.to_thread(kept.save_similarities, store, run_id, embedder, rows, read_at)
         made += len(mine)
         if on_progress is not None:
             on_progress(done + made, len(everything))

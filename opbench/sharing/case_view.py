@@ -303,9 +303,9 @@ def _short(outcome: Outcome) -> dict[str, str]:
 
 
 def cost_text(cost: float | None) -> str:
-    """`$0.001500`; `unknown` where a price isn't known."""
+    """`$0.001500`; `unknown` where a price, or what was counted, isn't known."""
     if cost is None:
-        return "unknown (no price)"
+        return "unknown"
     return "$0" if cost == 0 else f"${cost:.6f}"
 
 

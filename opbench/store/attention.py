@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,11 +158,14 @@ def read_attention(store: Store, run_id: str, reader: str | None = None) -> Atte
     )
     with store.begin() as connection:
         rows = connection.execute(query).mappings().all()
+        provenance = connection.scalar(select(s.runs.c.provenance).where(s.runs.c.id == run_id)) or {}
+    # A run that came from a file has no calls; it names its models all the same.
+    by_run = {name: identity.get("sha256") for name, identity in dict(provenance.get("models") or {}).items()}
     tokens = np.array([_in_order(row["segments"], row["tokens"]) for row in rows], dtype=np.float64)
     masses = np.stack([_masses(row, run_id) for row in rows]).astype(np.float64)
     frame = pd.DataFrame([{name: row[name] for name in _RECORD} for row in rows])
     digest = chosen.rpartition("@")[2].partition("/")[0]
-    frame["own"] = [row["answered_by"] == digest for row in rows]
+    frame["own"] = [(row["answered_by"] or by_run.get(row["model"])) == digest for row in rows]
     frame["prompt_tokens"] = tokens[:, :-1].sum(axis=1).astype(np.int64)
     frame["told_tokens"] = pd.Series([row["told_tokens"] for row in rows], dtype="float64")
     frame["texts"] = [bool(row["texts"]) for row in rows]
@@ -184,6 +188,19 @@ def _masses(row: Mapping[Any, Any], run_id: str) -> Narrow:
     order = [row["segments"].index(name) for name in SEGMENTS]
     found: Narrow = flat.reshape(shape)[..., order]
     return found
+
+
+def unlike_itself(row: Mapping[str, Any]) -> str | None:
+    """What of a row of the table doesn't fit its other columns, as the end of "…: "; None when all does."""
+    shares = np.frombuffer(row["masses"], dtype="<f4")
+    if set(row["segments"]) != set(SEGMENTS) or not len(row["segments"]) == len(row["tokens"]) == len(SEGMENTS):
+        return f"its segments aren't {', '.join(SEGMENTS)}"
+    shape = (len(POSITIONS), row["layers"], row["heads"], len(SEGMENTS))
+    if shares.size != math.prod(shape) or not np.allclose(shares.reshape(shape).sum(axis=-1), 1.0, atol=1e-2):
+        return "masses isn't the attention of its layers and heads"
+    if row["words"] is not None and len(row["words"]) * 4 != len(row["weights"]):
+        return "words and weights aren't of the same prompt"
+    return None
 
 
 def words(store: Store, record: int, reader: str) -> Words | None:

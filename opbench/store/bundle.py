@@ -5,7 +5,8 @@ carries the records, scores, user scores and people's scores of a run, but no ca
 strangers would pay for a call with a file that anybody can edit. An imported run is marked as recorded and can't be
 resumed; its id begins with `rec-`, so it never mixes with a run of the same study made here.
 
-Format 1 has no people's scores, and its manifest no digest of its own.
+What was measured of its records goes with it: similarities and attention. Formats 1 and 2 have none of that; format 1
+has no people's scores either, and its manifest no digest of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "records": ("response", "draft", "critique", "retrieved", "context", "state_reason"),
     "scores": ("raw",),
     "human_scores": ("note",),
+    "attention": ("words",),
 }
 _ROWS = 500
 
@@ -106,7 +108,7 @@ def _rows(connection: Connection, run_id: str, name: str, texts: bool) -> Iterat
     if name == "embeddings" and not texts:
         return
     query = select(table)
-    if name in ("scores", "embeddings"):
+    if name in ("scores", "embeddings", "attention"):
         query = query.join(s.records, s.records.c.id == table.c.record_id).where(s.records.c.run_id == run_id)
     elif name == "user_scores":
         query = query.join(s.configurations, s.configurations.c.id == table.c.configuration_id)
@@ -121,6 +123,7 @@ def _rows(connection: Connection, run_id: str, name: str, texts: bool) -> Iterat
             values[column] = None if table.c[column].nullable else ""
         if not texts and name == "scores" and values["value"] is not None:
             values["reason"] = None
-        if name == "embeddings":
-            values["vector"] = base64.b64encode(row["vector"]).decode()
+        for column, value in row.items():
+            if isinstance(value, bytes | memoryview):
+                values[column] = base64.b64encode(value).decode()
         yield values

@@ -20,20 +20,25 @@ from sqlalchemy.exc import IntegrityError
 from opbench.errors import DataError, StoreError
 from opbench.store import schema as s
 from opbench.store.archive import LIMITS, Archive, Limits, open_archive, parse
+from opbench.store.attention import unlike_itself
 from opbench.store.database import Store
 from opbench.store.incoming import Incoming, coming_in
 from opbench.store.rows import checked
 from opbench.study import Study
 from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES
 
-FORMAT = 2
-"""Written now; 1 is still read."""
+FORMAT = 3
+"""Written now; 1 and 2 are still read."""
 MANIFEST = "manifest.json"
 RECORDED = "rec-"
 """How the ids of imported runs begin."""
 _FIRST = ("configurations", "instances", "records", "scores", "user_scores", "embeddings")
 #: Tables by format, in the order in which they refer to each other.
-MEMBERS: dict[int, tuple[str, ...]] = {1: _FIRST, 2: (*_FIRST, "human_scores")}
+MEMBERS: dict[int, tuple[str, ...]] = {
+    1: _FIRST,
+    2: (*_FIRST, "human_scores"),
+    3: (*_FIRST, "human_scores", "similarities", "attention"),
+}
 _SUBTYPES = {"op": OP_SUBTYPES, "locomo": tuple(LOCOMO_CATEGORIES.values())}
 _ROWS = 500
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,60}")
@@ -222,6 +227,8 @@ class _Import:
                 row["embedder"], len(row["vector"])
             ):
                 raise DataError(f"{place}: its vector has another length than the others. Export it again.")
+            if name == "attention" and (wrong := unlike_itself(row)) is not None:
+                raise DataError(f"{place}: {wrong}. Export it again.")
             if name == "human_scores":
                 del row["id"]
             yield row

@@ -51,7 +51,7 @@ class Incoming:
             write_again = keep(connection)
             connection.execute(delete(s.runs).where(s.runs.c.id == run["id"]))
             connection.execute(s.runs.insert().values(**run))
-            for table in (s.configurations, s.instances, s.records, s.human_scores):
+            for table in (s.configurations, s.instances, s.records, s.human_scores, s.similarities):
                 mine = table.c.run_id == self.run_id
                 connection.execute(update(table).where(mine).values(run_id=run["id"]))
             connection.execute(delete(s.runs).where(s.runs.c.id == self.run_id))

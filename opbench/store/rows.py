@@ -92,6 +92,8 @@ def _readers(table: Table) -> dict[str, tuple[bool, Callable[[Any], Any]]]:
 
 
 def _reader(table: str, column: Column[Any]) -> Callable[[Any], Any]:
+    if (own := _OF_MEASUREMENTS.get((table, column.name))) is not None:
+        return own
     kind = column.type
     low, high = _RANGES.get(f"{table}.{column.name}", _RANGES.get(column.name, (-_LARGEST, _LARGEST)))
     if isinstance(kind, JSON):
@@ -173,3 +175,55 @@ def _vector(value: Any) -> bytes:
     if not vector.size or not math.isclose(float(vector @ vector), 1.0, abs_tol=1e-3):
         raise wrong
     return packed
+
+
+def _shares(value: Any) -> bytes:
+    """float32, little endian: shares of attention."""
+    wrong = _Wrong("shares from 0 to 1")
+    try:
+        packed = base64.b64decode(value, validate=True)
+        shares = np.frombuffer(packed, dtype="<f4")
+    except (binascii.Error, ValueError, TypeError):
+        raise wrong from None
+    if not shares.size or not bool(np.all((shares >= -1e-3) & (shares <= 1 + 1e-3))):
+        raise wrong
+    return packed
+
+
+def _cosines(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise _Wrong("a list of cosines")
+    return [_number("a list of cosines", (int, float), -1 - 1e-3, 1 + 1e-3, each) for each in value]
+
+
+def _counts(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise _Wrong("a list of counts")
+    return [_number("a list of counts", (int,), 0, _LARGEST, each) for each in value]
+
+
+def _names(value: Any) -> Any:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise _Wrong("a list of names")
+    return _storable(value)
+
+
+def _words(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise _Wrong("a list of words with their segments")
+    for each in value:
+        if not isinstance(each, list) or len(each) != 2 or not all(isinstance(part, str) for part in each):
+            raise _Wrong("a list of words with their segments")
+    return _storable(value)
+
+
+_OF_MEASUREMENTS: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("similarities", "cosines"): _cosines,
+    ("attention", "segments"): _names,
+    ("attention", "tokens"): _counts,
+    ("attention", "masses"): _shares,
+    ("attention", "words"): _words,
+    ("attention", "weights"): _shares,
+    ("attention", "layers"): partial(_number, "a whole number", (int,), 1, 10_000),
+    ("attention", "heads"): partial(_number, "a whole number", (int,), 1, 10_000),
+}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from sqlalchemy import and_, delete, func, select
+from sqlalchemy import Subquery, and_, delete, func, or_, select
 
 from opbench.store import schema as s
 from opbench.store.database import Store
@@ -29,8 +29,8 @@ class Retrieved:
     memory: str
     instance: str
     user: str
-    newest: float
-    """When the last record that rests on it was finished, Unix seconds."""
+    finished_at: float
+    """When that record was finished, Unix seconds: what was measured before is of a record that is there no more."""
 
 
 def retrieved_by(store: Store, run_id: str) -> list[Retrieved]:
@@ -39,24 +39,35 @@ def retrieved_by(store: Store, run_id: str) -> list[Retrieved]:
     Raises:
         UsageError: the run's texts were left out.
     """
-    r, c, i = s.records.c, s.configurations.c, s.instances.c
-    first = func.min(r.id).label("record_id")
+    r, i = s.records.c, s.instances.c
+    first = _first_records(run_id)
     query = (
-        select(first, c.memory, r.instance_id, i.user_id, func.max(r.finished_at))
-        .select_from(s.records)
-        .join(s.configurations, c.id == r.configuration_id)
+        select(r.id, first.c.memory, r.instance_id, i.user_id, r.finished_at)
+        .select_from(first)
+        .join(s.records, r.id == first.c.record_id)
         .join(s.instances, and_(i.run_id == r.run_id, i.instance_id == r.instance_id))
-        .where(r.run_id == run_id, r.status == "done", c.memory != BASE)
-        .group_by(c.memory, r.instance_id, i.user_id, i.ordinal)
-        .order_by(i.ordinal, c.memory)
+        .order_by(i.ordinal, first.c.memory)
     )
     with store.begin() as connection:
         need_texts(connection, run_id)
         return [Retrieved(*row) for row in connection.execute(query)]
 
 
+def _first_records(run_id: str) -> Subquery:
+    """By memory system and instance of a run (memory, instance_id): record_id, the first of its done records."""
+    r, c = s.records.c, s.configurations.c
+    return (
+        select(c.memory, r.instance_id, func.min(r.id).label("record_id"))
+        .select_from(s.records)
+        .join(s.configurations, c.id == r.configuration_id)
+        .where(r.run_id == run_id, r.status == "done", c.memory != BASE)
+        .group_by(c.memory, r.instance_id)
+        .subquery()
+    )
+
+
 def waiting(store: Store, run_id: str, embedder: str) -> list[Retrieved]:
-    """Of `retrieved_by`, those that weren't measured by this embedder, or before a record was made again.
+    """Of `retrieved_by`, those that weren't measured by this embedder, or before their record was made again.
 
     Raises:
         UsageError: the run's texts were left out.
@@ -65,7 +76,9 @@ def waiting(store: Store, run_id: str, embedder: str) -> list[Retrieved]:
     query = select(t.memory, t.instance_id, t.made_at).where(t.run_id == run_id, t.embedder == embedder)
     with store.begin() as connection:
         made = {(row.memory, row.instance_id): row.made_at for row in connection.execute(query)}
-    return [each for each in retrieved_by(store, run_id) if made.get((each.memory, each.instance), 0.0) < each.newest]
+    return [
+        each for each in retrieved_by(store, run_id) if made.get((each.memory, each.instance), 0.0) < each.finished_at
+    ]
 
 
 def waiting_similarities(store: Store, run_id: str, embedder: str) -> int:
@@ -102,11 +115,19 @@ def measured_instances(store: Store, run_id: str, memory: str, embedder: str) ->
 
 
 def save_similarities(
-    store: Store, run_id: str, embedder: str, rows: Sequence[tuple[str, str, Sequence[float | None]]]
+    store: Store,
+    run_id: str,
+    embedder: str,
+    rows: Sequence[tuple[str, str, Sequence[float | None]]],
+    read_at: float | None = None,
 ) -> None:
-    """Write (memory system, instance, cosines in rank order), in place of what was there. None: a blank memory."""
+    """Write (memory system, instance, cosines in rank order), in place of what was there. None: a blank memory.
+
+    `read_at` (Unix seconds; default now) is when the memories were read: of a record that is made again meanwhile
+    these aren't the cosines.
+    """
     t = s.similarities.c
-    now = time.time()
+    made_at = time.time() if read_at is None else read_at
     with store.begin() as connection:
         for memory in {row[0] for row in rows}:
             names = [row[1] for row in rows if row[0] == memory]
@@ -122,11 +143,20 @@ def save_similarities(
                     "instance_id": instance,
                     "embedder": embedder,
                     "cosines": list(cosines),
-                    "made_at": now,
+                    "made_at": made_at,
                 }
                 for memory, instance, cosines in rows
             ],
         )
+
+
+def last_measured(store: Store, run_id: str, embedder: str) -> tuple[int, float]:
+    """How many lists of cosines there are and when the last was made: changes whenever something was measured."""
+    t = s.similarities.c
+    query = select(func.count(), func.coalesce(func.max(t.made_at), 0.0))
+    with store.begin() as connection:
+        count, made_at = connection.execute(query.where(t.run_id == run_id, t.embedder == embedder)).one()
+        return int(count), float(made_at)
 
 
 def measured_embedders(store: Store, run_id: str) -> list[str]:
@@ -137,11 +167,21 @@ def measured_embedders(store: Store, run_id: str) -> list[str]:
 
 
 def read_similarities(store: Store, run_id: str, embedder: str) -> pd.DataFrame:
-    """memory, instance and cosines (a list in rank order, None for a blank memory; empty for an empty retrieval)."""
-    t = s.similarities.c
+    """memory, instance and cosines (a list in rank order, None for a blank memory; empty for an empty retrieval).
+
+    What was measured before its record was made again is left out, as it isn't of what is there now.
+    """
+    t, r, c = s.similarities.c, s.records.c, s.configurations.c
+    first = _first_records(run_id)
+    of_run = select(c.memory).where(c.run_id == run_id)
     query = (
         select(t.memory, t.instance_id.label("instance"), t.cosines)
+        .select_from(s.similarities)
+        .outerjoin(first, and_(first.c.memory == t.memory, first.c.instance_id == t.instance_id))
+        .outerjoin(s.records, r.id == first.c.record_id)
         .where(t.run_id == run_id, t.embedder == embedder)
+        # A control that was drawn for the measurement has no records.
+        .where(or_(r.finished_at <= t.made_at, t.memory.not_in(of_run)))
         .order_by(t.memory, t.instance_id)
     )
     return frame_of(store, query)

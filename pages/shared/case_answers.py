@@ -65,12 +65,25 @@ def _steer(view: CaseView) -> None:
     over = sum(outcome.over for outcome in view.outcomes)
     st.header("Answers", anchor="answers")
     if not live.working:
+        if view.asks and any(outcome.state != "done" for outcome in view.outcomes):
+            _offer_again(view)
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"{over} of {len(view.outcomes)} columns, {wording.duration(live.seconds)} so far")
         if view.asks and st.button("Cancel", key="case-cancel", icon=":material/stop:", type="primary"):
             live.cancel()
             st.rerun()
+
+
+def _offer_again(view: CaseView) -> None:
+    if st.button(
+        "Ask again",
+        key="case-again",
+        icon=":material/replay:",
+        help="What was answered isn't asked a second time, nor paid.",
+    ):
+        case_live.ask(view.spec)
+        st.rerun()
 
 
 def asked(view: CaseView, collect_it: bool = True) -> None:

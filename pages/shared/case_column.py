@@ -78,8 +78,8 @@ def _response(view: CaseView, place: int) -> None:
             st.text(visible(outcome.response) + " ▌")
     elif outcome.state == "cancelled":
         st.caption("Cancelled before it answered.")
-    if outcome.state == "cancelled" and outcome.response:
-        st.caption("Cancelled: this is as far as it came.")
+    if outcome.state in ("cancelled", "failed") and outcome.response:
+        st.caption(f"{outcome.state.capitalize()}: this is as far as it came.")
     case_failures.ended(outcome, view.spec.max_tokens)
     if outcome.draft is not None:
         with st.expander("Draft and critique"):
@@ -157,6 +157,11 @@ def _spent(outcome: Outcome) -> None:
     if stages:
         st.caption(f":material/timer: {parts.plain(' · '.join(stages))}")
     if not outcome.over:
+        return
+    if outcome.state != "done" and outcome.cost_usd is None and outcome.prompt_tokens is None:
+        # Of a call that wasn't answered there is nothing to tell.
+        if outcome.response:
+            st.caption(":material/toll: tokens and cost of an answer that broke off aren't known")
         return
     cost = "cost unknown" if outcome.cost_usd is None else f"cost {wording.dollars(outcome.cost_usd)}"
     told = None not in (outcome.prompt_tokens, outcome.completion_tokens)

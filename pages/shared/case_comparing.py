@@ -11,7 +11,7 @@ from pages.shared.case_view import CaseView
 
 def draw(view: CaseView) -> None:
     """The choice of two columns that answered, and their difference; nothing where fewer than two did."""
-    answered = [place for place, outcome in enumerate(view.outcomes) if outcome.response]
+    answered = [place for place, outcome in enumerate(view.outcomes) if outcome.state == "done" and outcome.response]
     if len(answered) < 2:
         return
     parts.heading("What differs")

@@ -1,16 +1,20 @@
 """The case that this browser session asks: its sessions at work, what came of them, and how they end.
 
-A case grows: what is asked beside it is a session of its own, whose columns stand behind the first ones.
+A case grows: what is asked beside it is a session of its own, whose columns stand behind the first ones. The page's
+link carries the case's id, so that the page finds it again when the browser loads it anew.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from opbench.cases.desk import desk
 from opbench.cases.outcome import Ablation, At, Outcome
@@ -18,7 +22,7 @@ from opbench.cases.session import Session
 from opbench.cases.spec import MOST_COLUMNS, CaseSpec, Column
 from opbench.errors import UsageError
 from opbench.study import BASE
-from pages.shared import access, chosen_models, results
+from pages.shared import access, chosen_models, link, results
 
 _KEY = "live-case"
 
@@ -31,13 +35,18 @@ class _Part:
     columns: tuple[int, ...]
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Live:
     """A case at work. Columns are counted from 0 over all its sessions."""
 
     spec: CaseSpec
     """With all columns, also those that were added."""
+    asker: str
+    """Who asks it, as `access.name` says."""
     parts: list[_Part] = field(default_factory=list)
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    browsers: set[str] = field(default_factory=set)
+    """Browser sessions that show it, also some that are gone."""
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """What has come of each column so far."""
@@ -104,10 +113,31 @@ class Live:
         weakref.finalize(self, session.cancel).atexit = False
 
 
+#: Those that a browser session still has; Streamlit keeps a session for two minutes after its browser is gone.
+_LIVE: weakref.WeakValueDictionary[str, Live] = weakref.WeakValueDictionary()
+
+
 def current() -> Live | None:
     """This browser session's case."""
     found: Live | None = st.session_state.get(_KEY)
     return found
+
+
+def find_again() -> Live | None:
+    """This browser session's case; else the one that the link names, where it is the same person's: the page was
+    loaded anew. The link says which one it is from now on."""
+    live = current()
+    if live is None and (named := st.query_params.get(link.LIVE)):
+        live = _LIVE.get(named)
+        if live is not None and live.asker == access.name():
+            _show(live)
+        else:
+            live = None
+    if live is None:
+        st.query_params.pop(link.LIVE, None)
+    elif st.query_params.get(link.LIVE) != live.id:
+        st.query_params[link.LIVE] = live.id
+    return live
 
 
 def warm() -> None:
@@ -124,9 +154,10 @@ def ask(spec: CaseSpec) -> None:
     """
     access.demand_edit()
     forget()
-    live = Live(spec)
+    live = Live(spec, access.name())
     live.add(_open(spec), range(len(spec.columns)))
-    st.session_state[_KEY] = live
+    _LIVE[live.id] = live
+    _show(live)
 
 
 def ask_beside(live: Live, column: Column) -> None:
@@ -147,11 +178,28 @@ def ask_beside(live: Live, column: Column) -> None:
 
 
 def forget() -> None:
-    """End what is at work and show it no more."""
+    """Show the case no more, and end what is at work, unless another tab shows it too."""
     live = current()
-    if live is not None:
+    if live is None:
+        return
+    del st.session_state[_KEY]
+    live.browsers.discard(_browser())
+    if not any(_is_open(each) for each in live.browsers):
         live.cancel()
-        del st.session_state[_KEY]
+
+
+def _show(live: Live) -> None:
+    st.session_state[_KEY] = live
+    live.browsers.add(_browser())
+
+
+def _browser() -> str:
+    context = get_script_run_ctx()
+    return "" if context is None else context.session_id
+
+
+def _is_open(browser: str) -> bool:
+    return runtime.exists() and runtime.get_instance().is_active_session(browser)
 
 
 def _open(spec: CaseSpec) -> Session:

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 import streamlit as st
 from streamlit.runtime.state.session_state_proxy import get_session_state
 
+LIVE = "live"
+"""The id of the case at work, which leads nobody but its asker to it: no part of what a link shows to others."""
 _SHOWN = 40
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 Kind = Literal["select", "segmented", "radio", "pills"]

@@ -227,6 +227,9 @@ def _changes(frame: pd.DataFrame, mark: str) -> None:
         "measured": "measured",
         "change": st.column_config.TextColumn("change", help="A factor (×), or points of all attention"),
         "within": st.column_config.TextColumn("95 %", help="Over users drawn anew"),
+        "p_holm": st.column_config.NumberColumn(
+            "adjusted p", format="%.3f", help="Holm's, over changes of one kind and measure; random memories apart"
+        ),
         "n": st.column_config.NumberColumn("paired n", help="Instances that were read of both"),
         "n_users": st.column_config.NumberColumn("users"),
         "reason": "no interval because",

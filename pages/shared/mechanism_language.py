@@ -13,6 +13,7 @@ from opbench.figures import language as figures
 from opbench.figures import theme
 from opbench.figures.answers import Answer
 from opbench.figures.attention import configuration_name
+from opbench.figures.language import Names, Side
 from opbench.figures.mechanism_answers import language_answers
 from opbench.sharing.visible import one_line
 from opbench.store.reading import RunStatus
@@ -22,14 +23,15 @@ from pages.shared import answering, collecting, link, parts, results
 from pages.shared.mechanism_filters import Looked
 
 _LENGTHS = {"all": "all lengths", "1": "words", "2": "pairs", "3": "triples"}
+_SIDES: tuple[Side, ...] = ("with", "without")
 _LONGEST = 60
 DEFINITION = (
     "Words and phrases of one to three words of the responses to sycophancy questions (fact, value and memory level), "
     "over the instances that both sides answered. Log odds ratio with an informative Dirichlet prior (Monroe, Colaresi "
-    "and Quinn 2008): above 0 is more frequent with memory. Intervals draw users anew; p is adjusted over all phrases "
-    "that were tested (Benjamini and Hochberg). A phrase is content, not tone, when more than half of its occurrences "
-    "stand in the instance's own memories or question. The paper's figure 15 shows word clouds without numbers, of "
-    "other models."
+    "and Quinn 2008): above 0 is more frequent on the first side. Intervals draw users anew; p is adjusted over all "
+    "phrases that were tested (Benjamini and Hochberg). A phrase is content, not tone, when more than half of its "
+    "occurrences stand in the question or in the memories that this side saw. The paper's figure 15 shows word clouds "
+    "without numbers, of other models."
 )
 
 
@@ -81,19 +83,20 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
             help="Phrases that come from the memories or the question: what is talked about, not how.",
         )
     key, against = pairs[name]
+    names = figures.names_of(key, against)
     table, named, (n, users) = _tables(status.run_id, results.stamp(status), looked, key, against)
     collecting.sheet().marks += [name, f"{n:,} paired responses", theme.users(users), _LENGTHS[length]]
     if not n:
         parts.nothing_yet("No sycophancy question is answered on both sides yet.")
         return
     shown = table if with_content else analysis.tone(table)
-    answering.say([Answer(name, tuple(language_answers(named, shown, n, users)))])
+    answering.say([Answer(name, tuple(language_answers(named, shown, n, users, names)))])
     if length != "all":
         shown = shown[shown["order"] == int(length)]
     mark = theme.provenance(recorded=status.recorded, comparable=False)
     what = "words and phrases" if with_content else "words and phrases of tone"
-    _bars(shown, mark, what)
-    _named(named, mark)
+    _bars(shown, mark, what, names)
+    _named(named, mark, names)
     parts.remark(DEFINITION)
     if key[1] != "random" and "random" not in set(data.configurations["memory"]):
         parts.remark(
@@ -112,40 +115,40 @@ def _pairs(data: RunData) -> dict[str, tuple[Key, Key]]:
     }
 
 
-def _bars(frame: pd.DataFrame, mark: str, what: str) -> None:
-    parts.heading("More frequent with memory, and without")
+def _bars(frame: pd.DataFrame, mark: str, what: str, names: Names) -> None:
+    parts.heading(f"More frequent {names.first}, and {names.second}")
     if frame.empty:
         parts.remark(f"No {what} is frequent enough to be tested ({analysis.MINIMUM} times on both sides together).")
         return
     parts.chart(
-        figures.word_bars(frame, mark=mark, title=f"The {what} that tell the sides apart most"),
+        figures.word_bars(frame, mark=mark, title=f"The {what} that tell the sides apart most", names=names),
         "words",
-        f"Log odds ratios of {what} with their intervals; right is more frequent with memory; the table has all",
+        f"Log odds ratios of {what} with their intervals; right is {names.label('with')}; the table has all",
     )
     parts.remark("In order of z, the most typical first. Hollow: no interval. The table has all that were tested.")
     if link.switch("Also as a word cloud", "cloud", help="Larger: tells the sides apart more, by z. No intervals."):
-        for place, side in zip(st.columns(2), figures.LABELS, strict=True):
+        for place, side in zip(st.columns(2), _SIDES, strict=True):
             with place:
                 parts.chart(
-                    figures.word_cloud(frame, side, mark),
+                    figures.word_cloud(frame, side, mark, names=names),
                     f"cloud-{side}",
-                    f"A word cloud of what is {figures.LABELS[side]}; the table has the numbers",
+                    f"A word cloud of what is {names.label(side)}; the table has the numbers",
                 )
-    _table(frame, "words")
+    _table(frame, "words", names)
 
 
-def _named(frame: pd.DataFrame, mark: str) -> None:
+def _named(frame: pd.DataFrame, mark: str, names: Names) -> None:
     parts.heading("The words that the paper names")
     parts.chart(
-        figures.word_list(frame, mark),
+        figures.word_list(frame, mark, names=names),
         "paper-words",
         "Log odds ratios of the words that the paper names, with their intervals",
     )
-    _table(frame, "paper-words")
+    _table(frame, "paper-words", names)
     parts.remark("They were chosen before anything was counted here, so p is adjusted over these few alone (Holm).")
 
 
-def _table(frame: pd.DataFrame, name: str) -> None:
+def _table(frame: pd.DataFrame, name: str, names: Names) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     shown = frame.assign(
         word=[one_line(str(each), _LONGEST) for each in frame["word"]],
@@ -158,15 +161,15 @@ def _table(frame: pd.DataFrame, name: str) -> None:
     )
     columns: dict[str, Any] = {
         "word": "word or phrase",
-        "delta": number("log odds ratio", format="%+.2f", help="Natural; above 0: more frequent with memory"),
+        "delta": number("log odds ratio", format="%+.2f", help=f"Natural; above 0: {names.label('with')}"),
         "within": text("95 %", help="Over users drawn anew"),
         "p_adjusted": number("adjusted p", format="%.3f"),
-        "count_with": number("times with"),
-        "count_without": number("times without"),
-        "per_1000_with": number("per 1,000 with", format="%.2f"),
-        "per_1000_without": number("per 1,000 without", format="%.2f"),
-        "responses_with": number("responses with"),
-        "responses_without": number("responses without"),
+        "count_with": number(f"times {names.first}"),
+        "count_without": number(f"times {names.second}"),
+        "per_1000_with": number(f"per 1,000 {names.first}", format="%.2f"),
+        "per_1000_without": number(f"per 1,000 {names.second}", format="%.2f"),
+        "responses_with": number(f"responses {names.first}"),
+        "responses_without": number(f"responses {names.second}"),
         "users": number("users"),
         "from_memories": number("in memories", format="%.0f %%", help="Of its occurrences"),
         "from_question": number("in question", format="%.0f %%", help="Of its occurrences"),

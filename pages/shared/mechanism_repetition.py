@@ -38,9 +38,11 @@ DEFINITION = (
 
 
 @st.cache_data(max_entries=16, show_spinner="Measuring distances…")
-def _dispersions(run_id: str, stamp: results.Stamp, first_only: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _dispersions(
+    run_id: str, stamp: results.Stamp, first_only: bool, users: tuple[str, ...]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     data = results.run_data(run_id, stamp)
-    return analysis.dispersion_changes(data, first_only), analysis.dispersions(data, first_only)
+    return analysis.dispersion_changes(data, first_only, users), analysis.dispersions(data, first_only, users)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Drawing the map…")
@@ -57,22 +59,19 @@ def _texts(run_id: str, stamp: results.Stamp) -> pd.DataFrame:
 def show(status: RunStatus, data: RunData, looked: Looked) -> None:
     """All of the section."""
     stamp = results.stamp(status)
-    changes, by_user = _dispersions(status.run_id, stamp, looked.first_only)
+    users = tuple(_users(data, looked))
+    if not users:
+        st.info("No repetition question is among what is looked at.", icon=":material/filter_alt_off:")
+        return
+    changes, by_user = _dispersions(status.run_id, stamp, looked.first_only, users)
     changes = changes[_configurations(changes, looked)]
     by_user = by_user[_configurations(by_user, looked) | (by_user["memory"] == BASE)]
-    if looked.users:
-        by_user = by_user[by_user["user"].isin(looked.users)]
     if by_user["dispersion"].isna().all():
-        reasons = (
-            "; ".join(sorted(set(by_user["reason"]) - {""})) or "no repetition question is among what is looked at"
-        )
-        parts.nothing_yet(f"No dispersion yet: {reasons}.")
+        parts.nothing_yet(f"No dispersion yet: {'; '.join(sorted(set(by_user['reason']) - {''}))}.")
         return
     mark = theme.provenance(recorded=status.recorded, comparable=data.comparable)
     if sentences := repetition_answers(changes):
         answering.say([Answer("Dispersion of a user's responses", tuple(sentences))])
-    if looked.users and len(changes):
-        parts.remark("These changes are over all users; the filter holds for what stands below.")
     _changes(changes, mark)
     _by_user(by_user)
     _on_the_map(status, data, looked, mark)
@@ -121,6 +120,7 @@ def _changes(frame: pd.DataFrame, mark: str) -> None:
         "against": number("against", format="%.1f"),
         "change": number("change", format="%+.1f", help="Below 0: closer together"),
         "within": text("95 %", help="Over users drawn anew"),
+        "p_holm": number("adjusted p", format="%.3f", help="Holm's, over all changes; random memories apart"),
         "nearer": text("users closer", help="Users whose responses lie closer together"),
         "responses": number("responses"),
         "reason": "no interval because",

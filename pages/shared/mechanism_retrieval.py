@@ -32,7 +32,7 @@ DEFINITION = (
 
 @st.cache_data(max_entries=16, show_spinner="Working out the similarities…")
 def _tables(
-    run_id: str, stamp: results.Stamp, embedder: str, count: int, looked: Looked, which: Which
+    run_id: str, stamp: results.Stamp, embedder: str, seen: tuple[int, float], looked: Looked, which: Which
 ) -> dict[str, pd.DataFrame]:
     data = results.run_data(run_id, stamp)
     found = analysis.retrievals(data, kept.read_similarities(results.opened().store, run_id, embedder))
@@ -67,9 +67,14 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
         default = data.study.embedder if data.study.embedder in embedders else None
         embedder = link.one_of("Measured by", embedders, "similarity-by", default=default, width=220)
         which = link.one_of("Of each question", _WHICH, "which", kind="segmented", names=WHICH)
-    measured = len(kept.read_similarities(store, status.run_id, embedder))
+    measured = kept.last_measured(store, status.run_id, embedder)
     tables = _tables(status.run_id, results.stamp(status), embedder, measured, looked, which)
     found = tables["found"]
+    if not data.text_left_out and (left := kept.waiting_similarities(store, status.run_id, embedder)):
+        parts.remark(
+            f"{left:,} retrievals aren't measured by this embedder yet, or were made again since, and aren't in these "
+            "numbers: see “Measuring”."
+        )
     collecting.sheet().marks += [f"embedder: {embedder}", f"{len(found):,} retrievals", WHICH[which]]
     if found.empty:
         st.info(

@@ -10,6 +10,7 @@ import streamlit as st
 from opbench.sharing.html import holds_texts, view_html
 from opbench.sharing.sheet import Chart, Data, Sheet, Words
 from opbench.sharing.tables import csv_files, tables_of
+from pages.shared import link
 
 #: Session state of what a figure's camera button saves; `parts.chart` reads it.
 PICTURE = "picture"
@@ -122,6 +123,6 @@ def _csv(sheet: Sheet, with_texts: bool) -> bytes:
 
 def _link() -> str:
     """The address of the view as it is drawn."""
-    parameters = {name: st.query_params.get_all(name) for name in st.query_params}
+    parameters = {name: st.query_params.get_all(name) for name in st.query_params if name != link.LIVE}
     parts = urlsplit(st.context.url or "")
     return urlunsplit(parts._replace(path=parts.path or "/", query=urlencode(parameters, doseq=True)))

@@ -109,7 +109,7 @@ def show() -> None:
         return
     if access.may_edit():
         case_live.warm()
-    live = case_live.current()
+    live = case_live.find_again()
     with st.expander("What is asked, and who answers", icon=":material/edit_note:", expanded=live is None):
         spec = show_form(registry)
     if live is not None:

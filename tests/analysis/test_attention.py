@@ -11,6 +11,7 @@ import pytest
 from opbench.analysis import attention
 from opbench.analysis.attention import NO_MEMORY, Readings, Sample, estimates
 from opbench.analysis.attention_changes import NOT_PAIRED, changes
+from opbench.analysis.intervals import Interval
 from opbench.store.attention import AttentionData, Words
 
 SEGMENTS = ("instructions", "memory", "query")
@@ -212,6 +213,30 @@ def test_a_post_processor_stands_against_none_and_found_memories_against_drawn_o
     assert found["value"].to_dict() == pytest.approx({"ratio": 4.0, "query per token": 1.0, "query share": 0.0})
     assert found["memory"].unique().tolist() == ["rag"]
     assert found["before_memory"].unique().tolist() == ["random"]
+
+
+def test_changes_of_one_kind_and_measure_are_corrected_together_and_the_control_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    methods = ("none", "reminder", "marag", "few-shot-cot")
+    made = readings(
+        *(
+            reading(memory, method, "a", (5, 10, 10), flat(0.4, 0.4, 0.2))
+            for memory in ("rag", "random")
+            for method in methods
+        )
+    )
+    # In the order of the rows: rag against random (3 measures), then three measures of each of three methods, twice.
+    chances = iter([0.5, 0.5, 0.5, *[0.01, 0.5, 0.5], *[0.04, 0.5, 0.5], *[0.02, 0.5, 0.5], *[0.03, 0.5, 0.5] * 3])
+    monkeypatch.setattr(
+        attention, "intervals", lambda questions: [Interval(0.1, 0.2, next(chances), 9) for _ in questions]
+    )
+    table = changes(made)
+    ratio = table[(table["kind"] == "mitigation") & (table["measure"] == "ratio")]
+    # Three of RAG: 0.01 · 3, 0.04 · 1 (at least 0.02 · 2), 0.02 · 2; three of random memories: 0.03 · 3.
+    assert ratio["p_holm"].tolist() == pytest.approx([0.03, 0.04, 0.04, 0.09, 0.09, 0.09])
+    assert ratio["tests"].tolist() == [3] * 6
+    assert table.loc[table["kind"] == "random", "p_holm"].tolist() == [0.5, 0.5, 0.5]
 
 
 def test_sides_that_share_nothing_say_so() -> None:

@@ -243,3 +243,22 @@ def test_phrases_go_over_commas_and_not_over_the_ends_of_sentences_lines_and_lis
     ]
     assert ngrams("No. No, no!", 2) == {"no no": 1}
     assert ngrams("one two", 3) == {}
+
+
+def test_against_another_memory_system_each_side_has_the_memories_that_it_saw() -> None:
+    found = texts_of(
+        {"i": "boats boats boats boats boats"},
+        {"i": "trains trains trains trains trains"},
+        memories={"i": ["She likes boats."]},
+    )
+    other = found["memory"] == "base"
+    found.loc[other, "memory"] = "random"
+    found.loc[other, "retrieved"] = pd.Series([[{"text": "He takes trains.", "date": None, "score": None}]]).to_numpy()
+    table = word_table(found, RAG, RANDOM, orders=[1])
+    for word in ("boats", "trains"):
+        row = row_of(table, word)
+        assert (row["from_memories"], row["content"]) == (1.0, True), word
+    # BASE saw none: what it says by itself is its own tone, though it stands in the other side's memories.
+    base = texts_of({"i": "b"}, {"i": "boats boats boats boats boats"}, memories={"i": ["She likes boats."]})
+    row = row_of(word_table(base, RAG, BASE, orders=[1]), "boats")
+    assert (row["from_memories"], row["content"]) == (1.0, False)

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opbench.analysis import response_map as response_map_module
+from opbench.analysis.intervals import Interval
 from opbench.analysis.recurring import recurring
 from opbench.analysis.response_map import alike, dispersion_changes, dispersions, response_map
 from opbench.errors import UsageError
@@ -128,6 +130,28 @@ def test_a_user_without_a_score_on_one_side_is_left_out(run: RunData) -> None:
     row = frame[(frame["mitigation"] == "reminder") & (frame["against_memory"] == "rag")].iloc[0]
     assert row["users"] == 1
     assert row["change"] == pytest.approx(50.0 - 40.0)
+
+
+def test_changes_of_some_users_are_theirs_alone(placed: RunData) -> None:
+    frame = dispersion_changes(placed, users=["B"])
+    first = frame[(frame["mitigation"] == "none") & (frame["against_memory"] == "base")].iloc[0]
+    # B's two responses with memory are one, without it 120 degrees apart.
+    assert (first["dispersion"], first["against"], first["change"]) == pytest.approx((0.0, 150.0, -150.0))
+    assert (first["users"], first["closer"], first["responses"], first["unequal"]) == (1, 1, 2, 0)
+    assert set(dispersions(placed, users=["B"])["user"]) == {"B"}
+
+
+def test_several_changes_are_corrected_together(placed: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
+    chances = iter([0.01, 0.03, 0.02, 0.04])
+    pairs = [(RAG, BASE), (REMINDER, BASE), (REMINDER, RAG), (MARAG, BASE)]
+    monkeypatch.setattr(response_map_module, "comparisons", lambda data: pairs)
+    monkeypatch.setattr(
+        response_map_module, "paired_difference", lambda a, b, users: Interval(-2.0, -1.0, next(chances), 9)
+    )
+    frame = dispersion_changes(placed)
+    # Holm over four: 0.01 · 4, 0.02 · 3, 0.03 · 2, 0.04 · 1, never falling.
+    assert frame["p_holm"].tolist() == pytest.approx([0.04, 0.06, 0.06, 0.06])
+    assert frame["tests"].tolist() == [4, 4, 4, 4]
 
 
 def test_pairs_are_most_alike_first_with_the_cosine_of_the_other_side(placed: RunData) -> None:

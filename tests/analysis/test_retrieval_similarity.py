@@ -98,6 +98,20 @@ def test_three_of_four_fully_irrelevant_questions_should_have_been_left_alone() 
     assert len(should_abstain(HAND[HAND["group"] == "locomo"])) == 0
 
 
+def test_all_retrievals_of_six_users_are_a_count_and_no_certainty() -> None:
+    tops = {user: [0.2, 0.3] for user in "ABCDEF"}
+    row = should_abstain(found_of({"fully-irrelevant": tops})).iloc[0]
+    assert (row["n"], row["n_retrieved"], row["share"]) == (12, 12, 1.0)
+    assert math.isnan(row["low"])
+    assert math.isnan(row["high"])
+    assert row["reason"] == "all users are alike, drawing them anew can't tell how sure it is"
+    # Half of three users' and all of the others': 9 of 12, which has an interval.
+    row = should_abstain(found_of({"fully-irrelevant": tops | {user: [NAN, 0.3] for user in "ABC"}})).iloc[0]
+    assert row["share"] == 0.75
+    assert row["low"] < row["share"] < row["high"]
+    assert row["reason"] == ""
+
+
 def test_curves_count_what_lies_below_the_threshold_and_empty_retrievals_always() -> None:
     curves = abstention_curves(HAND).set_index(["group", "threshold"])["share"]
     assert curves["fully-irrelevant", 0.0] == 0.25

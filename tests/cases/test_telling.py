@@ -113,6 +113,41 @@ def test_nothing_changes() -> None:
     assert verdict(same) == ("Leaving out any one memory changes nothing: the response stays the same, word for word.")
 
 
+def test_a_response_that_changed_by_an_unknown_measure_is_no_response_that_stays() -> None:
+    # The embedder failed: both responses are others, and nobody knows by how much.
+    unknown = [left_out(n, BREAD, 0.0, 0.5).model_copy(update={"similarity": None}) for n in (1, 2)]
+    said = verdict(ablation(*unknown))
+    assert "changes nothing" not in said
+    assert said == (
+        "No memory left out raises the score. How much the response changes isn't known for 2 of 2: not embedded."
+    )
+    said = verdict(ablation(left_out(1, BREAD, 0.25, 0.9), unknown[1]))
+    assert "without memory 1 (cosine 0.90" in said
+    assert said.endswith("How much the response changes isn't known for 1 of 2: not embedded.")
+
+
+def test_a_score_that_is_missing_is_told_beside_the_memory_that_did_it() -> None:
+    said = verdict(ablation(left_out(1, BREAD, 1.0, 0.5), unscored(2, 0.1)))
+    assert said.startswith("Memory 1 did it: without it the score rises from 0.25 to 1.00.")
+    assert said.endswith("There is no score to compare for 1 of 2 answers.")
+
+
+def test_rounding_raises_no_score_and_parts_no_tie() -> None:
+    rounding = left_out(1, BREAD, 0.25, 0.95).model_copy(update={"score_change": 1e-16})
+    said = verdict(ablation(rounding, left_out(2, BOAT, 0.25, 0.4)))
+    assert said.startswith("No memory left out raises the score. The response changes most without memory 2")
+    tied = left_out(1, BREAD, 1.0, 0.9).model_copy(update={"score_change": 0.75 + 1e-16})
+    higher = left_out(2, BOAT, 1.0, 0.4).model_copy(update={"score_change": 0.75 - 2e-16})
+    assert "The response changes most without memory 2" in verdict(ablation(tied, higher))
+
+
+def test_what_was_stopped_didnt_fail() -> None:
+    stopped = LeftOut(number=2, text=BOAT, outcome=Outcome(state="cancelled"))
+    said = verdict(ablation(left_out(1, BREAD, 1.0, 0.5), stopped))
+    assert "1 answer of 2 stopped, and can't be compared." in said
+    assert "failed" not in said
+
+
 def test_what_failed_is_counted_in_the_sentence() -> None:
     failed = LeftOut(number=2, text=BOAT, outcome=Outcome(state="failed", error="gone"))
     assert "1 answer of 2 failed" in verdict(ablation(left_out(1, BREAD, 1.0, 0.5), failed))

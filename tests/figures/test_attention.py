@@ -35,7 +35,13 @@ def ratio(
 
 
 def change(
-    kind: str, measure: str, value: float, low: float = NAN, high: float = NAN, mitigation: str = "none"
+    kind: str,
+    measure: str,
+    value: float,
+    low: float = NAN,
+    high: float = NAN,
+    mitigation: str = "none",
+    p_holm: float = 0.01,
 ) -> dict[str, Any]:
     row = ratio("rag", mitigation, value, low, high)
     before = {"memory": ("base", "none"), "random": ("random", "none"), "mitigation": ("rag", "none")}[kind]
@@ -46,6 +52,8 @@ def change(
         "before_mitigation": before[1],
         "measure": measure,
         "factor": factor,
+        "p_holm": p_holm,
+        "tests": 6,
     }
 
 
@@ -229,6 +237,14 @@ def test_what_memory_takes_and_what_a_post_processor_does() -> None:
     assert "not distinguishable from any memories in that place" in told
     assert "Few-Shot-CoT changes the ratio by a factor of 0.80 (95 %: 0.70× to 0.90×; paired n = 12, 6 users)" in told
     assert ": lowers it." in told
+
+
+def test_one_of_several_changes_is_sure_only_after_correction() -> None:
+    ratios = [ratio("rag", "none", 2.0, 1.5, 2.6), ratio("rag", "reminder", 1.6, 1.2, 2.1)]
+    told = answer(ratios, [change("mitigation", "ratio", 0.8, 0.7, 0.9, "reminder", p_holm=0.12)])
+    assert ": lowers it by itself, but not sure among 6 such changes (Holm's p = 0.12)." in told
+    told = answer(ratios, [change("random", "ratio", 1.4, 1.2, 1.6, p_holm=0.06)])
+    assert "draw more than any would in that place by itself, but not sure among 6 such changes" in told
 
 
 def test_a_change_of_a_method_that_failed_says_so() -> None:

@@ -18,7 +18,7 @@ from opbench.analysis.retrieval_similarity import (
     similarity_table,
 )
 from opbench.figures import theme
-from opbench.figures.language import word_bars, word_cloud, word_list
+from opbench.figures.language import names_of, word_bars, word_cloud, word_list
 from opbench.figures.mechanism_answers import language_answers, repetition_answers, retrieval_answers
 from opbench.figures.response_map import dispersion_figure, map_figure, recurring_figure
 from opbench.figures.retrieval_similarity import (
@@ -147,7 +147,7 @@ def test_without_locomo_what_a_threshold_loses_isnt_told() -> None:
     found = apart()
     found = found[found["group"] != "locomo"]
     said = retrieval_answers(*(make(found) for make in FRAMES))
-    assert said[-1].startswith("Questions that need a memory (LoCoMo) aren't in this run")
+    assert said[-1].startswith("Questions that need a memory (LoCoMo) aren't among these")
 
 
 def test_bars_show_both_sides_by_z_with_intervals_and_counts() -> None:
@@ -210,6 +210,24 @@ def test_what_language_comes_to_names_what_is_sure_and_what_the_paper_named() ->
     assert said[4].endswith("without (adjusted p at most 0.05): “however”.")
 
 
+def test_both_sides_with_memory_go_by_their_names_and_neither_is_without() -> None:
+    names = names_of(("m", "rag", "few-shot-cot"), ("m", "rag", "none"))
+    figure = word_bars(WORDS, names=names)
+    assert named(figure, "more frequent with RAG + Few-Shot-CoT").y[0] == "glad"
+    assert named(figure, "more frequent with RAG").y[0] == "however"
+    assert figure.layout.xaxis.title.text == "log odds ratio; right: more frequent with RAG + Few-Shot-CoT"
+    assert "with RAG + Few-Shot-CoT 8 times in 7 responses, with RAG 2 in 2" in figure.data[0].customdata[0]
+    said = language_answers(pd.DataFrame([word("might", 0.3)]), WORDS, 36, 6, names)
+    assert "8 times with RAG + Few-Shot-CoT, 2 with RAG; log odds ratio +0.30" in said[1]
+    assert said[2].startswith("More frequent with RAG + Few-Shot-CoT (adjusted p at most 0.05): “glad”")
+    assert said[3].startswith("More frequent with RAG (adjusted p at most 0.05): “however”")
+    assert word_cloud(WORDS, "without", names=names).layout.title.text.startswith("More frequent with RAG")
+    drawn = [*(text for trace in figure.data for text in trace.customdata), *said]
+    assert not [text for text in drawn if "without" in text or "didn't see" in text]
+    assert names_of(("m", "rag", "few-shot-cot"), BASE).second == "without"
+    assert names_of(("m", "rag", "none"), ("m", "random", "none")).second == "with random memories"
+
+
 def test_the_map_tells_explained_variance_and_what_a_click_hits() -> None:
     points = response_texts(RAG, re_A1={}, re_B1={}).assign(x=[1.0, 2.0], y=[0.5, -0.5])
     points = pd.concat([points, response_texts(BASE, re_A1={}).assign(x=0.0, y=0.0)])
@@ -225,6 +243,7 @@ def test_the_map_tells_explained_variance_and_what_a_click_hits() -> None:
 def changes(**more: Any) -> pd.DataFrame:
     row = {"model": "m", "memory": "rag", "mitigation": "none", "against_memory": "base", "against_mitigation": "none"}
     numbers = {"dispersion": 70.0, "against": 80.0, "change": -10.0, "low": -15.0, "high": -5.0, "p": 0.01}
+    numbers |= {"p_holm": 0.03, "tests": 3}
     rest = {"users": 6, "closer": 5, "responses": 90, "unequal": 0, "reason": ""}
     return pd.DataFrame([row | numbers | rest | more])
 
@@ -246,6 +265,7 @@ def test_a_change_of_dispersion_is_drawn_and_told() -> None:
         ({"low": NAN, "high": NAN, "p": NAN, "reason": "2 users, an interval needs 5"}, "no difference can be told"),
         ({"change": 10.0, "low": 5.0, "high": 15.0}, "farther apart"),
         ({"change": 0.0, "low": 0.0, "high": 0.0}, "the same for each of them"),
+        ({"p_holm": 0.09, "tests": 9}, "closer together by itself, but not sure among 9 changes (Holm's p = 0.09)"),
     ],
 )
 def test_only_an_interval_that_leaves_out_0_is_a_finding(more: dict[str, Any], verdict: str) -> None:

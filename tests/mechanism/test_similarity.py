@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from opbench.memories.random import RandomMemories
 from opbench.models.embeddings import Embedded
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
-from opbench.store.similarities import measured_embedders, read_similarities, waiting_similarities
+from opbench.store.similarities import last_measured, measured_embedders, read_similarities, waiting_similarities
 from opbench.store.writing import FinishedRecord, create_run, save_records
 from opbench.study import Configuration, make_study
 from opbench.types import Instance
@@ -119,12 +120,48 @@ async def test_what_is_measured_isnt_measured_again_until_a_record_is_made_anew(
     assert again.asked == []
     assert waiting_similarities(store, RUN, "by-angle") == 0
     assert waiting_similarities(store, RUN, "another") == 2
-    add(store, {1: ["against"]}, finished_at=9e9)
+    add(store, {1: ["against"]}, finished_at=time.time())
     add(store, {2: ["sixty"]})
     assert waiting_similarities(store, RUN, "by-angle") == 2
     assert (await measure(store, RUN, "by-angle", again)).made == 2
     assert cosines(store)[name(1)] == [pytest.approx(-1.0)]
     assert cosines(store)[name(0)] == [pytest.approx(0.5)]
+
+
+async def test_what_was_measured_of_a_record_that_was_made_anew_isnt_shown_until_it_is_measured_again(
+    store: Store,
+) -> None:
+    make_run(store, k=2, mitigations=("none", "reminder"))
+    add(store, {0: ["sixty"], 1: ["square"], 2: ["straight"]})
+    await measure(store, RUN, "by-angle", Embedding())
+    before = last_measured(store, RUN, "by-angle")
+    assert before[0] == 6, "three retrievals and their drawn control"
+    add(store, {0: ["against"]}, finished_at=9e9)
+    add(store, {2: []}, status="error", finished_at=9e9)
+    # A further post-processor's record rests on the same retrieval: that of instance 1 stays measured.
+    add(store, {1: ["square"]}, Configuration("m", "rag", "reminder"), finished_at=9e9)
+    assert cosines(store) == {name(1): [pytest.approx(0.0, abs=1e-6)]}
+    assert set(cosines(store, "random")) == {name(0), name(1), name(2)}
+    assert waiting_similarities(store, RUN, "by-angle") == 1
+    add(store, {0: ["against"]}, finished_at=time.time())
+    await measure(store, RUN, "by-angle", Embedding())
+    assert cosines(store)[name(0)] == [pytest.approx(-1.0)]
+    count, made_at = last_measured(store, RUN, "by-angle")
+    assert (count, made_at > before[1]) == (6, True), "as many as before, and newer: nobody keeps the old numbers"
+
+
+async def test_a_record_that_is_made_again_while_it_is_measured_waits_again(light: Store) -> None:
+    make_run(light)
+    add(light, {0: ["sixty"]})
+
+    class Slow(Embedding):
+        async def __call__(self, texts: Sequence[str]) -> np.ndarray:
+            add(light, {0: ["against"]}, finished_at=time.time())
+            return await super().__call__(texts)
+
+    await measure(light, RUN, "by-angle", Slow())
+    assert cosines(light) == {}
+    assert waiting_similarities(light, RUN, "by-angle") == 1
 
 
 async def test_the_control_is_k_memories_of_the_same_user_drawn_as_the_memory_system_random_draws_them(

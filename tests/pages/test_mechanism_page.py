@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,55 @@ def test_similarities_are_told_with_their_control(visit: Open, store: Store) -> 
     app = visit("mechanism", run=WIDE, section="Retrieval", which="all memories")
     means = table(app, "memory", "group", "mean").set_index(["memory", "group"])["mean"]
     assert means["RAG", "Baiting"] == pytest.approx(0.4)
+
+
+def test_what_is_measured_again_takes_the_place_of_what_was_shown(visit: Open, store: Store) -> None:
+    write_wide(store)
+    made = [each for each in instances() if each.benchmark == "op"]
+    save_similarities(store, WIDE, "minilm", [("rag", each.id, [0.2]) for each in made])
+    app = visit("mechanism", run=WIDE, section="Retrieval")
+    assert table(app, "memory", "group", "mean")["mean"].tolist() == pytest.approx([0.2] * 6)
+    # 144 of random memories and 24 of LoCoMo aren't measured.
+    assert "168 retrievals aren't measured by this embedder yet" in told(app)
+    # As many as before, of the same run: only the time tells them apart.
+    save_similarities(store, WIDE, "minilm", [("rag", each.id, [0.6]) for each in made])
+    app.run()
+    assert table(app, "memory", "group", "mean")["mean"].tolist() == pytest.approx([0.6] * 6)
+
+
+def test_two_sides_with_memory_arent_called_with_and_without(visit: Open, store: Store) -> None:
+    write_wide(store)
+    app = visit("mechanism", run=WIDE, section="Language", compared="RAG + Reminder against RAG")
+    text = told(app)
+    assert "More frequent with RAG + Reminder, and with RAG" in [each.value for each in app.header]
+    assert "More frequent with memory" not in text
+    shown = next(each for each in app.dataframe if "count_with" in each.value)
+    heads = {each.get("label") for each in json.loads(shown.proto.columns).values()}
+    assert {"times with RAG", "times with RAG + Reminder"} <= heads
+
+
+def test_filters_hold_for_repetition_too(visit: Open, store: Store) -> None:
+    write_wide(store)
+    app = visit("mechanism", run=WIDE, section="Repetition", **{"of-user": "conv-0/Ada"})
+    text = told(app)
+    assert "RAG against BASE: dispersion 50.0 and 90.0 points, change −40.0, no interval: 1 user" in text
+    assert "Closer for 1 of 1 user" in text
+    app = visit("mechanism", run=WIDE, section="Repetition", **{"of-subtype": "Baiting"})
+    assert "No repetition question is among what is looked at." in told(app)
+    assert not [frame for frame in frames(app) if "dispersion" in frame]
+
+
+@pytest.mark.parametrize("section", ["Retrieval", "Attention", "Language", "Repetition"])
+@pytest.mark.parametrize(
+    "chosen",
+    [{"of-subtype": "Single-hop"}, {"of-processor": "Abstain"}, {"of-memory": "BASE"}, {"of-user": "conv-1/Ben"}],
+)
+def test_no_choice_breaks_a_section(visit: Open, store: Store, section: str, chosen: dict[str, str]) -> None:
+    write_read(store)
+    save_similarities(store, WIDE, "minilm", [("rag", each.id, [0.2]) for each in instances()])
+    app = visit("mechanism", run=WIDE, section=section, **chosen)
+    assert not app.exception
+    assert not app.error
 
 
 def test_language_compares_memory_with_base(visit: Open, store: Store) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from opbench.errors import UsageError
 from opbench.store import archive
 from opbench.store import bundle as bundles
 from opbench.store import schema as s
+from opbench.store.attention import Measured, read_attention, save_attention, words
 from opbench.store.bundle import export_run, import_run
 from opbench.store.database import Store, open_store
 from opbench.store.reading import read_run
@@ -129,7 +131,7 @@ def test_the_manifest_tells_format_and_digests(store: Store, tmp_path: Path) -> 
     write_run(store)
     with zipfile.ZipFile(export_run(store, MADE, tmp_path / "a.zip")) as packed:
         manifest = json.loads(packed.read("manifest.json"))
-        assert manifest["format"] == 2
+        assert manifest["format"] == 3
         assert {f"{name}.jsonl" for name in manifest["sha256"]} == set(packed.namelist()) - {"manifest.json"}
 
 
@@ -165,3 +167,52 @@ def write_more(store: Store) -> None:
     for record in records:
         record.judge, record.scores = "offline", [Score("f1", 0.5)]
     save_records(store, MADE, records)
+
+
+def measure(store: Store) -> None:
+    """Similarities of one retrieval, and one record as a reader of 2 layers and 3 heads read it."""
+    data = read_run(store, MADE)
+    instance = str(data.instances["instance"].iloc[0])
+    made = {"run_id": MADE, "instance_id": instance, "embedder": "minilm", "made_at": 2e9}
+    with store.begin() as connection:
+        connection.execute(s.similarities.insert().values(memory="rag", cosines=[0.75, -0.25], **made))
+        connection.execute(s.similarities.insert().values(memory="random", cosines=[], **made))
+        record = connection.scalar(select(func.min(s.records.c.id)).where(s.records.c.status == "done"))
+    # All attention of every head goes to the query but a quarter, which the memory gets.
+    masses = np.zeros((2, 2, 3, 6), dtype=np.float32)
+    masses[..., 3], masses[..., 4] = 0.25, 0.75
+    words = (("memory", "Ottilie bakes."), ("query", "What now?"))
+    measured = Measured("0" * 64, (0, 0, 0, 1, 1, 4), masses, words, np.array([0.25, 0.75], dtype=np.float32))
+    assert record is not None
+    assert save_attention(store, record, "reader@0123/v1", measured)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_what_was_measured_goes_with_the_run(store: Store, other: Store, tmp_path: Path, texts: bool) -> None:
+    write_run(store)
+    measure(store)
+    run = import_run(other, export_run(store, MADE, tmp_path / "a.zip", texts=texts))
+    found = read_attention(other, run)
+    assert found.reader == "reader@0123/v1"
+    assert found.masses.shape == (1, 2, 3, 6)
+    assert found.masses[0, 1, 2].tolist() == [0, 0, 0, 0.25, 0.75, 0]
+    assert found.tokens.tolist() == [[0, 0, 0, 1, 1, 4]]
+    read = words(other, int(found.records["record"].iloc[0]), found.reader)
+    assert read is not None
+    assert read.weights.tolist() == [0.25, 0.75]
+    assert read.texts == (("Ottilie bakes.", "What now?") if texts else None)
+    with other.begin() as connection:
+        rows = connection.execute(select(s.similarities).where(s.similarities.c.run_id == run)).all()
+    assert {row.memory: row.cosines for row in rows} == {"rag": [0.75, -0.25], "random": []}
+
+
+def test_a_run_from_a_file_tells_whether_its_own_model_read_it(store: Store, other: Store, tmp_path: Path) -> None:
+    write_run(store)
+    measure(store)
+    with store.begin() as connection:
+        given = connection.scalar(select(s.runs.c.provenance).where(s.runs.c.id == MADE)) or {}
+        model = read_attention(store, MADE).records["model"].iloc[0]
+        known = given | {"models": {model: {"sha256": "0123"}}}
+        connection.execute(s.runs.update().where(s.runs.c.id == MADE).values(provenance=known))
+    run = import_run(other, export_run(store, MADE, tmp_path / "a.zip"))
+    assert read_attention(other, run).records["own"].tolist() == [True]

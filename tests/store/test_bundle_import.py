@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select
 
@@ -246,8 +248,8 @@ def test_a_truncated_bundle_is_refused(other: Store, whole: Members, kept: float
 
 
 def test_a_newer_format_is_refused_with_the_mend(other: Store, whole: Members) -> None:
-    said = refused(other, packed(signed(whole, format=3)))
-    assert said == "a.zip: format 3, this version reads 2 and older. Update first."
+    said = refused(other, packed(signed(whole, format=4)))
+    assert said == "a.zip: format 4, this version reads 3 and older. Update first."
 
 
 @pytest.mark.parametrize("member", ["manifest.json", "records.jsonl", "human_scores.jsonl"])
@@ -377,3 +379,57 @@ def test_a_study_that_isnt_one_is_refused(other: Store, whole: Members) -> None:
 def test_a_bundle_can_be_read_from_a_folder_only_as_a_file(other: Store, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="can't be read"):
         import_run(other, tmp_path)
+
+
+def line_of(table: str, members: Members, **changed: Any) -> Members:
+    """The members with one good row of what is measured, but for `changed`."""
+    record, instance = (json.loads(members[f"{name}.jsonl"].splitlines()[0]) for name in ("records", "instances"))
+    shares = np.zeros((2, 1, 1, 6), dtype="<f4")
+    shares[..., 4] = 1.0
+    rows: dict[str, dict[str, Any]] = {
+        "similarities": {
+            "run_id": MADE, "memory": "rag", "instance_id": instance["instance_id"], "embedder": "minilm",
+            "cosines": [0.5], "made_at": 2e9,
+        },
+        "attention": {
+            "record_id": record["id"], "reader": "r@1/v1", "text_sha256": "0" * 64, "layers": 1, "heads": 1,
+            "segments": ["first", "template", "instructions", "memory", "query", "response"],
+            "tokens": [1, 0, 0, 0, 1, 1], "masses": base64.b64encode(shares.tobytes()).decode(),
+            "words": [["query", "Hm?"]], "weights": base64.b64encode(np.ones(1, "<f4").tobytes()).decode(),
+            "made_at": 2e9,
+        },
+    }  # fmt: skip
+    return signed(members | {f"{table}.jsonl": json.dumps(rows[table] | changed).encode() + b"\n"})
+
+
+HALF = base64.b64encode(np.full(12, 0.05, "<f4").tobytes()).decode()
+
+
+@pytest.mark.parametrize(
+    ("table", "changed", "said"),
+    [
+        ("similarities", {"cosines": [2.0]}, "cosines isn't from -1.001 to 1.001"),
+        ("similarities", {"cosines": ["<b>"]}, "cosines isn't a list of cosines"),
+        ("similarities", {"instance_id": "op/nobody/1"}, "no instance 'op/nobody/1'"),
+        ("attention", {"record_id": 987_654}, "no record 987654"),
+        ("attention", {"masses": "AAAA"}, "masses isn't shares from 0 to 1"),
+        ("attention", {"masses": HALF}, "masses isn't the attention of its layers and heads"),
+        ("attention", {"heads": 2}, "masses isn't the attention of its layers and heads"),
+        ("attention", {"layers": 0}, "layers isn't from 1 to 10000"),
+        ("attention", {"segments": ["query"]}, "its segments aren't first, template, instructions, memory, query"),
+        ("attention", {"tokens": [1, 0, 0, 0, 1, -1]}, "tokens isn't from 0"),
+        ("attention", {"words": [["query"]]}, "words isn't a list of words with their segments"),
+        ("attention", {"words": []}, "words and weights aren't of the same prompt"),
+    ],
+)
+def test_measurements_that_cant_be_are_refused(
+    other: Store, whole: Members, table: str, changed: dict[str, Any], said: str
+) -> None:
+    assert said in refused(other, packed(line_of(table, whole, **changed)))
+
+
+@pytest.mark.parametrize("table", ["similarities", "attention"])
+def test_measurements_that_can_be_are_read(other: Store, whole: Members, table: str) -> None:
+    import_run(other, packed(line_of(table, whole)), label="a.zip")
+    with other.begin() as connection:
+        assert connection.scalar(select(func.count()).select_from(s.metadata.tables[table])) == 1

@@ -93,7 +93,7 @@ def test_the_recorded_studies_hold_no_sentence_of_the_benchmarks(real_data: Path
         for session in conversation.sessions:
             sentences |= {turn.text for turn in session.turns} | {fact.text for fact in session.observations}
     bundles = sorted((ROOT / "results" / "demo").glob("*.zip"))
-    assert len(bundles) == 2
+    assert len(bundles) == 3
     for bundle in bundles:
         with zipfile.ZipFile(bundle) as archive:
             text = "".join(archive.read(name).decode() for name in archive.namelist())

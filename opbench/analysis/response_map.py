@@ -22,6 +22,8 @@ from opbench.errors import UsageError
 from opbench.store.rundata import RunData, Vectors
 
 REPETITION = "repetition"
+#: Variance of unit vectors below which they are one, but for rounding.
+_ALIKE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,15 @@ def response_map(data: RunData, keys: Sequence[Key], users: Sequence[str] = ()) 
         )
     points = pd.DataFrame(found)
     matrix = vectors.matrix[points.pop("row").to_numpy()].astype(np.float64)
-    pca = PCA(n_components=min(2, *matrix.shape), svd_solver="full")
+    # Exact, and for a thousand users as fast as for one.
+    solver = "covariance_eigh" if len(matrix) > matrix.shape[1] else "full"
+    pca = PCA(n_components=min(2, *matrix.shape), svd_solver=solver)
     with np.errstate(invalid="ignore"):  # all alike: no variance to have shares of
         placed = pca.fit_transform(matrix)
     # With two responses there is one direction only.
     placed = np.pad(placed, ((0, 0), (0, 2 - placed.shape[1])))
     shares = [*(float(share) for share in pca.explained_variance_ratio_), 0.0][:2]
-    if math.isnan(shares[0]):
+    if matrix.var(axis=0).sum() < _ALIKE:
         shares = [math.nan, math.nan]
     return ResponseMap(
         points.assign(x=placed[:, 0], y=placed[:, 1]),

@@ -29,6 +29,8 @@ Respond = Callable[[Pipeline, Trace, Watch], Awaitable[None]]
 
 NOT_ALONE = "repetition is scored over all of a user's responses; one response alone has no score"
 _STAGES = ("retrieval", "post", "response")
+#: A blank answer has its tokens, and what an endpoint refuses to do it doesn't charge for.
+_COUNTED = ("empty", "auth", "not_found", "quota", "rate_limit", "bad_request", "too_long")
 _LONGEST = 500
 
 
@@ -68,8 +70,7 @@ class Answering:
             self._end(state="cancelled", **self._kept() | self._untold())
             raise
         except ModelError as failure:
-            # A blank answer is one, with its tokens; of all else nobody knows what the endpoint counts.
-            untold = {} if failure.kind == "empty" else self._untold()
+            untold = self._untold() if failure.attempts and failure.kind not in _COUNTED else {}
             self._end(state="failed", error_kind=failure.kind, error=str(failure), **self._kept() | untold)
         except MemoryFault as failure:
             self._end(state="failed", error_kind="memory", error=str(failure), **self._kept())

@@ -85,9 +85,14 @@ class Session:
 
     @property
     def error(self) -> str | None:
-        """Why the case as a whole can't be asked, with the mend (an unknown user, damaged data), or why its calls
-        couldn't be kept; None otherwise. What is wrong with one column is that column's error."""
-        return self._error or self._unkept
+        """Why the case as a whole can't be asked, with the mend (an unknown user, damaged data); None otherwise. What
+        is wrong with one column is that column's error."""
+        return self._error
+
+    @property
+    def unkept(self) -> str | None:
+        """Why finished calls couldn't be written to the call store; None where they were. The answers are there."""
+        return self._unkept
 
     @property
     def provenance(self) -> dict[str, Any]:

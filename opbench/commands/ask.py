@@ -233,7 +233,8 @@ def _leave_one_out(session: Session, at: At, labels: dict[str, str], *, quiet: b
 def _faults(session: Session, labels: dict[str, str]) -> list[str]:
     """A line for each column and each leave-one-out that wasn't answered."""
     names = named(session.spec, labels)
-    faults = [
+    faults = [] if session.unkept is None else [session.unkept]
+    faults += [
         f"{name}: {outcome.error_kind or outcome.state}: {outcome.error or outcome.state}"
         for name, outcome in zip(names, session.outcomes(), strict=True)
         if outcome.state != "done"

@@ -201,7 +201,8 @@ def measure(
                 )
                 measured = found or _measured(reader, prompt)
                 read_now[prompt.text_sha256] = measured
-                if not save_attention(store, each.record, reader.name, measured if texts else _bare(measured)):
+                kept = measured if texts else _bare(measured)
+                if not save_attention(store, each.record, reader.name, kept, prompt.finished_at):
                     raise Unreadable(GONE)
                 outcome.measured += found is None
                 outcome.alike += found is not None

@@ -33,6 +33,8 @@ class Read:
     """Tokens of the prompt as the endpoint counted them."""
     answered_by: str | None
     """Head of the digest of the weights that answered, where the endpoint tells one."""
+    finished_at: float
+    """When the record was finished, Unix seconds: one that was made again may have the same id."""
 
     @property
     def text_sha256(self) -> str:
@@ -51,7 +53,7 @@ def read_prompt(store: Store, record: int) -> Read:
     """
     r, i, c, u = s.records.c, s.instances.c, s.calls.c, s.record_calls.c
     of_record = (
-        select(r.context, i.benchmark, i.question)
+        select(r.context, r.finished_at, i.benchmark, i.question)
         .join(s.instances, and_(i.run_id == r.run_id, i.instance_id == r.instance_id))
         .where(r.id == record)
     )
@@ -72,7 +74,8 @@ def read_prompt(store: Store, record: int) -> Read:
         raise Unreadable("its texts aren't kept")
     messages = call.request["messages"]
     turns = turns_of(messages, row.benchmark, row.question, row.context or ())
-    return Read(tuple(turns), call.response, call.prompt_tokens, call.request.get("endpoint", {}).get("sha256"))
+    answered_by = call.request.get("endpoint", {}).get("sha256")
+    return Read(tuple(turns), call.response, call.prompt_tokens, answered_by, row.finished_at)
 
 
 def turns_of(

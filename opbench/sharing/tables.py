@@ -19,8 +19,8 @@ from opbench.sharing.visible import visible
 
 #: What a spreadsheet takes for the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-#: An interval (`+17.0 to +23.0`), which is no formula.
-_RANGE = re.compile(r"[+-]\d[\d.,]* to [+\u2212-]?\d[\d.,]*")
+#: An interval (`+17.0 to +23.0`) or a change (`+0.1 points`), which is no formula.
+_RANGE = re.compile(r"[+-]\d[\d.,]*( to [+\u2212-]?\d[\d.,]*| points)")
 #: Streamlit's names of number formats, as functions; others are printf's.
 _FORMATS = {
     "plain": lambda number: f"{number:g}",

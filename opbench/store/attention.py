@@ -243,15 +243,19 @@ def same_text(store: Store, reader: str, text_sha256: str) -> Measured | None:
     return Measured(text_sha256, tuple(row["tokens"]), masses, kept, np.frombuffer(row["weights"], dtype="<f4"))
 
 
-def save_attention(store: Store, record: int, reader: str, measured: Measured) -> bool:
+def save_attention(
+    store: Store, record: int, reader: str, measured: Measured, finished_at: float | None = None
+) -> bool:
     """Keep what was measured of a record in the place of what was there; False when the record is there no more, since
-    it was made again meanwhile."""
+    it was made again meanwhile. `finished_at` (Unix seconds) is that of the record that was read: SQLite may give its
+    id to the one that takes its place."""
     a = s.attention.c
     _, layers, heads, _ = measured.masses.shape
     with store.begin() as connection:
-        connection.execute(delete(s.attention).where(a.record_id == record, a.reader == reader))
-        if connection.scalar(select(s.records.c.id).where(s.records.c.id == record)) is None:
+        found = connection.scalar(select(s.records.c.finished_at).where(s.records.c.id == record))
+        if found is None or finished_at not in (None, found):
             return False
+        connection.execute(delete(s.attention).where(a.record_id == record, a.reader == reader))
         connection.execute(
             s.attention.insert().values(
                 record_id=record,

@@ -14,7 +14,7 @@ import streamlit as st
 from opbench.cases.saved import CaseRow, SavedCase
 from opbench.figures import theme
 from opbench.sharing.case_html import case_html
-from opbench.sharing.visible import one_line
+from opbench.sharing.visible import one_line, visible
 from opbench.store import cases as kept
 from pages.shared import access, chosen_models, parts, results
 from pages.shared.case_view import CaseView
@@ -61,7 +61,10 @@ def save_form(view: CaseView) -> None:
     if saved is not None and saved[1] == live.parts[0].session.id:
         st.success("Saved: its link opens it as it is now, and asks no model.", icon=":material/bookmark_added:")
         parts.code(link_of(saved[0]))
-        st.page_link(PAGE, label="Open the saved case", icon=":material/open_in_new:", query_params={CASE: saved[0]})
+        # No page link: one to the page that is open leaves the address as it was.
+        st.button(
+            "Open the saved case", key="case-open", icon=":material/open_in_new:", on_click=_open, args=(saved[0],)
+        )
 
 
 def head(case: SavedCase) -> None:
@@ -73,7 +76,7 @@ def head(case: SavedCase) -> None:
     st.header(parts.plain(case.name), anchor=False)
     st.caption(f"Kept as it was on {_when(case.made_at)} by {parts.plain(case.maker)}; nothing is asked to show it.")
     if case.note:
-        st.text(case.note)
+        st.text(visible(case.note))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if st.button("All cases", icon=":material/arrow_back:", key="case-close"):
             leave()
@@ -167,9 +170,13 @@ def _opener(rows: list[CaseRow]) -> Callable[[], None]:
     def open_selected() -> None:
         chosen = st.session_state["case-list"]["selection"]["rows"]
         if chosen and chosen[0] < len(rows):
-            st.query_params[CASE] = rows[chosen[0]].id
+            _open(rows[chosen[0]].id)
 
     return open_selected
+
+
+def _open(case_id: str) -> None:
+    st.query_params[CASE] = case_id
 
 
 def _row(row: CaseRow) -> dict[str, Any]:

@@ -70,8 +70,9 @@ class Live:
 
     @property
     def error(self) -> str | None:
-        """Why the case can't be asked, or a further column of it."""
-        return next((part.session.error for part in self.parts if part.session.error), None)
+        """Why the case, or a further column of it, can't be asked, or what was answered couldn't be kept."""
+        sessions = [part.session for part in self.parts]
+        return next((said for each in sessions if (said := each.error or each.unkept)), None)
 
     @property
     def working(self) -> bool:

@@ -228,7 +228,7 @@ def _changes(frame: pd.DataFrame, mark: str) -> None:
         "change": st.column_config.TextColumn("change", help="A factor (×), or points of all attention"),
         "within": st.column_config.TextColumn("95 %", help="Over users drawn anew"),
         "p_holm": st.column_config.NumberColumn(
-            "adjusted p", format="%.3f", help="Holm's, over changes of one kind and measure; random memories apart"
+            "adjusted p", format="%.4f", help="Holm's, over changes of one kind and measure; random memories apart"
         ),
         "n": st.column_config.NumberColumn("paired n", help="Instances that were read of both"),
         "n_users": st.column_config.NumberColumn("users"),

@@ -86,6 +86,9 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
     names = figures.names_of(key, against)
     table, named, (n, users) = _tables(status.run_id, results.stamp(status), looked, key, against)
     collecting.sheet().marks += [name, f"{n:,} paired responses", theme.users(users), _LENGTHS[length]]
+    if not looked.instances(data)["subtype"].isin(analysis.SYCOPHANCY).any():
+        st.info("No sycophancy question is among what is looked at.", icon=":material/filter_alt_off:")
+        return
     if not n:
         parts.nothing_yet("No sycophancy question is answered on both sides yet.")
         return
@@ -163,7 +166,7 @@ def _table(frame: pd.DataFrame, name: str, names: Names) -> None:
         "word": "word or phrase",
         "delta": number("log odds ratio", format="%+.2f", help=f"Natural; above 0: {names.label('with')}"),
         "within": text("95 %", help="Over users drawn anew"),
-        "p_adjusted": number("adjusted p", format="%.3f"),
+        "p_adjusted": number("adjusted p", format="%.4f"),
         "count_with": number(f"times {names.first}"),
         "count_without": number(f"times {names.second}"),
         "per_1000_with": number(f"per 1,000 {names.first}", format="%.2f"),

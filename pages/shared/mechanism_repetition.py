@@ -50,10 +50,10 @@ def _map(run_id: str, stamp: results.Stamp, keys: tuple[Key, ...], users: tuple[
     return analysis.response_map(results.run_data(run_id, stamp), keys, users)
 
 
-@st.cache_resource(max_entries=4, show_spinner="Reading the responses…")
-def _texts(run_id: str, stamp: results.Stamp) -> pd.DataFrame:
-    """Responses to repetition questions with their memories; shared by all visitors and read only."""
-    return read_texts(results.opened().store, run_id, subtypes=(analysis.REPETITION,), memories=True)
+@st.cache_resource(max_entries=16, show_spinner="Reading the responses…")
+def _texts(run_id: str, stamp: results.Stamp, user: str) -> pd.DataFrame:
+    """A user's responses to repetition questions with their memories; shared by all visitors and read only."""
+    return read_texts(results.opened().store, run_id, subtypes=(analysis.REPETITION,), users=(user,), memories=True)
 
 
 def show(status: RunStatus, data: RunData, looked: Looked) -> None:
@@ -120,7 +120,7 @@ def _changes(frame: pd.DataFrame, mark: str) -> None:
         "against": number("against", format="%.1f"),
         "change": number("change", format="%+.1f", help="Below 0: closer together"),
         "within": text("95 %", help="Over users drawn anew"),
-        "p_holm": number("adjusted p", format="%.3f", help="Holm's, over all changes; random memories apart"),
+        "p_holm": number("adjusted p", format="%.4f", help="Holm's, over all changes; random memories apart"),
         "nearer": text("users closer", help="Users whose responses lie closer together"),
         "responses": number("responses"),
         "reason": "no interval because",
@@ -202,7 +202,7 @@ def _clicked(status: RunStatus, place: list[str]) -> None:
     if len(place) != 5:
         return
     instance, user, *key = place
-    frame = _texts(status.run_id, results.stamp(status))
+    frame = _texts(status.run_id, results.stamp(status), user)
     mine = frame[(frame["instance"] == instance) & (frame[["model", "memory", "mitigation"]] == key).all(axis=1)]
     for row in mine.to_dict("records"):
         with st.container(border=True):
@@ -227,7 +227,7 @@ def _one_user(status: RunStatus, data: RunData, looked: Looked) -> None:
         name = link.one_of("Configuration", list(by_name), "pairs-of", default=default, width=300)
     key = by_name[name]
     against = (key[0], BASE, NO_MITIGATION)
-    frame = _texts(status.run_id, results.stamp(status))
+    frame = _texts(status.run_id, results.stamp(status), user)
     try:
         pairs = analysis.alike(data, frame, key, user, against if key[1] != BASE else None, _PAIRS)
     except UsageError as error:
@@ -269,6 +269,10 @@ def _recurring(frame: pd.DataFrame, name: str) -> None:
         parts.remark("No memory was retrieved for this user's repetition questions.")
         return
     collecting.sheet().marks.append(f"memories of {name}")
+    questions, back = int(frame["questions"].iloc[0]), int((frame["retrieved"] > 1).sum())
+    parts.remark(
+        f"{back:,} of {len(frame):,} retrieved memories came for more than one of the user's {questions:,} questions."
+    )
     parts.chart(
         figures.recurring_figure(_without_texts(frame)),
         "recurring",

@@ -90,6 +90,18 @@ def test_responses_that_are_all_alike_have_no_variance_to_explain(placed: RunDat
     assert found.points[["x", "y"]].to_numpy() == pytest.approx(np.zeros((2, 2)), abs=1e-6)
 
 
+def test_more_responses_than_dimensions_are_placed_as_exactly(placed: RunData, changed: MakeRun) -> None:
+    # Ten in three dimensions, and the same in thirteen, where another way of working it out is taken.
+    few = response_map(placed, [RAG, BASE])
+    vectors = {name: np.pad(vector, (0, 10)) for name, vector in (placed.vectors or {}).items()}
+    many = response_map(changed(vectors=vectors), [RAG, BASE])
+    assert (few.dimensions, many.dimensions) == (3, 13)
+    assert few.explained == pytest.approx(many.explained, abs=1e-9)
+    assert np.abs(few.points[["x", "y"]].to_numpy()) == pytest.approx(
+        np.abs(many.points[["x", "y"]].to_numpy()), abs=1e-6
+    )
+
+
 def test_one_response_makes_no_map(placed: RunData, changed: MakeRun) -> None:
     with pytest.raises(UsageError, match="0 responses to repetition questions have embeddings"):
         response_map(placed, [MARAG])

@@ -232,6 +232,20 @@ def test_two_readers_are_never_mixed(store: Store) -> None:
         read_attention(store, RUN, "three")
 
 
+def test_what_was_read_of_a_record_isnt_kept_for_the_one_that_has_its_id_now(store: Store) -> None:
+    write(store)
+    record_id = ids(store)[(*KEYS[0], INSTANCES[0].id)]
+    masses = np.full((2, 1, 1, len(SEGMENTS)), 1 / len(SEGMENTS), dtype=np.float32)
+    read = Measured("x", (1, 2, 3, 0, 5, 6), masses, None, np.ones(11, np.float32))
+    with store.begin() as connection:
+        connection.execute(update(s.records).where(s.records.c.id == record_id).values(finished_at=200.0))
+    assert not save_attention(store, record_id, "one@0/v1", read, finished_at=100.0)
+    assert len(read_attention(store, RUN)) == 0
+    assert save_attention(store, record_id, "one@0/v1", read, finished_at=200.0)
+    assert not save_attention(store, record_id, "one@0/v1", read, finished_at=100.0)
+    assert len(read_attention(store, RUN)) == 1, "what is kept of the new one stays"
+
+
 def test_segments_of_another_order_come_in_ours(store: Store) -> None:
     write(store)
     record_id = ids(store)[(*KEYS[0], INSTANCES[0].id)]

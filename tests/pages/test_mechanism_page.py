@@ -210,6 +210,13 @@ def test_two_sides_with_memory_arent_called_with_and_without(visit: Open, store:
     assert {"times with RAG", "times with RAG + Reminder"} <= heads
 
 
+def test_a_filter_that_leaves_no_sycophancy_isnt_a_run_that_waits(visit: Open, store: Store) -> None:
+    write_wide(store)
+    text = told(visit("mechanism", run=WIDE, section="Language", **{"of-subtype": "Baiting"}))
+    assert "No sycophancy question is among what is looked at." in text
+    assert "yet" not in text
+
+
 def test_filters_hold_for_repetition_too(visit: Open, store: Store) -> None:
     write_wide(store)
     app = visit("mechanism", run=WIDE, section="Repetition", **{"of-user": "conv-0/Ada"})

@@ -25,6 +25,8 @@ def test_a_cell_or_head_that_begins_like_a_formula_gets_an_apostrophe() -> None:
 
 def test_one_table_is_a_csv_and_several_are_a_zip() -> None:
     ranges = pd.DataFrame({"span": ["+17.0 to +23.0", "+3 to \u22124.5", "+1.5", "+1 to cmd|calc", "+1+2", "-1 to =2"]})
+    changes = pd.DataFrame({"change": ["+0.1 points", "+0.1 points+1"]})
+    assert no_formulas(changes)["change"].tolist() == ["+0.1 points", "'+0.1 points+1"]
     assert no_formulas(ranges)["span"].tolist() == [
         *("+17.0 to +23.0", "+3 to \u22124.5"),
         *("'+1.5", "'+1 to cmd|calc", "'+1+2", "'-1 to =2"),

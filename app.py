@@ -44,5 +44,6 @@ chosen = st.navigation(
         ],
     },
     position="sidebar" if access.may_read() else "hidden",
+    expanded=True,
 )
 view.show(chosen)

@@ -22,7 +22,7 @@ from opbench.cases.outcome import Outcome
 from opbench.cases.spec import CaseSpec
 from opbench.commands.case_choice import all_columns, read_draft, read_given, read_sections
 from opbench.commands.case_text import ColumnTeller, marked
-from opbench.errors import UsageError
+from opbench.errors import StoreError, UsageError
 from opbench.settings import settings
 from opbench.store.cases import list_cases, load_book, load_case, save_case
 from opbench.store.database import open_store
@@ -232,7 +232,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(opbench: Any, line: list[str], me
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1]", "memory 1: "),
+        ("[1]", "memory 1 is neither a text nor an object"),
         ('[{"text": ""}]', "memory 1: text"),
         ('[{"text": "a"}, {"words": "b"}]', "memory 2: text"),
         ('[{"text": "a", "score": NaN}]', "memory 1: score"),
@@ -352,6 +352,31 @@ def test_a_dead_endpoint_is_a_line_a_column_and_exit_code_1(opbench: Any, home: 
     assert "score" in out, "the other model's column is answered"
     assert err.count("\n") == 1
     assert "127.0.0.1:9/v1 can't be reached" in err
+
+
+def test_answers_that_couldnt_be_kept_are_shown(
+    opbench: Any, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise StoreError("the disk is full. Make room.")
+
+    monkeypatch.setattr("opbench.running.calls.save_calls", refuse)
+    code, out, err = opbench(*RAG_BESIDE_BASE, "A tip?")
+    assert code == 1
+    assert "── BASE" in out
+    assert "score" in out
+    assert err.startswith("opbench: the answers couldn't be kept, and are asked for again next time: the disk is full")
+
+
+def test_a_saved_draft_is_deleted(opbench: Any, tmp_path: Path) -> None:
+    file = tmp_path / "my-filter.txt"
+    file.write_text("Keep what is needed.", encoding="utf-8")
+    _, out, _ = opbench("case", "draft", str(file))
+    assert Path(out.strip()).exists()
+    code, said, _ = opbench("case", "draft", "my-filter", "--delete")
+    assert (code, said) == (0, f"deleted {out}")
+    assert not Path(out.strip()).exists()
+    assert opbench("case", "draft", "my-filter", "--delete")[0] == 2
 
 
 def test_saved_cases_are_listed_shown_renamed_and_deleted(opbench: Any) -> None:

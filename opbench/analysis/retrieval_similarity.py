@@ -182,8 +182,8 @@ def separations(found: pd.DataFrame, pairs: Sequence[tuple[str, str]] = PAIRS) -
             low, high = (_tops(each) for each in sides)
             told = _auc_interval(*sides)
             abstains, loses = _held_out(*sides)
-            # Of the area less 0.5.
-            unsure = not told.low > 0
+            # Of the area less 0.5; one that is surely below tells them apart the wrong way round, which is hardly.
+            unsure = not (told.low > 0 or told.high < 0)
             rows.append(
                 {
                     "memory": memory,

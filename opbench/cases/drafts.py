@@ -133,6 +133,27 @@ def save(draft: Draft, folder: Path | None = None, *, replace: bool = False) -> 
     return target
 
 
+def delete(name: str, folder: Path | None = None) -> Path:
+    """Delete a saved draft's plugin file; its path. Runs that were made with it stay as they are.
+
+    Raises:
+        UsageError: no draft of that name is saved, its file holds somebody's own code, or it can't be deleted.
+    """
+    target = (plugin_folder() if folder is None else folder) / f"{name}.py"
+    with _saving:
+        if name not in {draft.name for draft in saved_drafts(folder)}:
+            known = ", ".join(draft.name for draft in saved_drafts(folder)) or "none"
+            raise UsageError(f"no draft named '{name}' is saved. There are: {known}.")
+        found = read(target)
+        if found is None or found.name != name:
+            raise UsageError(f"{target} isn't the file of the draft '{name}': delete that one by hand.")
+        try:
+            target.unlink()
+        except OSError as error:
+            raise UsageError(f"{target}: can't be deleted ({error.strerror}).") from error
+    return target
+
+
 @contextmanager
 def lent(draft: Draft) -> Iterator[Path]:
     """The draft's plugin file in a folder that goes away: for a quote before anything is saved. A study with it has

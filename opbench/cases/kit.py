@@ -7,7 +7,7 @@ import platform
 import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from mitigations import BrokenPlugin, PostProcessor, PromptOnly, UnknownMitigati
 from mitigations import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load
+from opbench.cases.published import plain
 from opbench.cases.spec import CaseSpec, Column
 from opbench.errors import OpbenchError, UsageError
 from opbench.gateway.server import Gateway
@@ -242,11 +243,12 @@ def asked(spec: CaseSpec, corpus: Corpus) -> Instance:
         raise UsageError(f"no instance '{spec.instance}' in this data. `opbench instances` lists them.")
     if found.user.id != user.id:
         raise UsageError(f"{found.id} is asked of {found.user.id}, and the case names {user.id}: name that user.")
-    if found.question.strip() != spec.question.strip():
+    if plain(found.question) != plain(spec.question):
         raise UsageError(
             f"the question isn't that of {found.id}: take it as it is, or leave the instance out: a free question."
         )
-    return found
+    # The appendix prints some with other quotation marks: what is shown is what is asked.
+    return replace(found, question=spec.question)
 
 
 def post_processor(column: Column) -> PostProcessor:

@@ -160,16 +160,17 @@ def counted(known: Sequence[PublishedCase]) -> str:
 
 def _found(case: cases.Case, origin: cases.Origin, corpus: Corpus) -> PublishedCase:
     namesakes = [user.id for user in corpus.users.values() if user.speaker == case.user]
-    asked = {_plain(exchange.question) for exchange in case.exchanges}
-    whose = {each.user.id for each in corpus.op if each.user.id in namesakes and _plain(each.question) in asked}
+    asked = {plain(exchange.question) for exchange in case.exchanges}
+    whose = {each.user.id for each in corpus.op if each.user.id in namesakes and plain(each.question) in asked}
     users = tuple(user for user in namesakes if not whose or user in whose)
     by_question = {
-        _plain(each.question): each.id for each in reversed(corpus.op) if len(users) == 1 and each.user.id == users[0]
+        plain(each.question): each.id for each in reversed(corpus.op) if len(users) == 1 and each.user.id == users[0]
     }
     return PublishedCase(
-        case, origin, users, tuple(by_question.get(_plain(exchange.question)) for exchange in case.exchanges)
+        case, origin, users, tuple(by_question.get(plain(exchange.question)) for exchange in case.exchanges)
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A question without what two printings of it may differ in: case, spaces, quotation marks."""
     return " ".join(normalise(text).casefold().split())

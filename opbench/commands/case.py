@@ -132,8 +132,12 @@ def export_command(
 def draft_command(
     file: Annotated[Path, typer.Argument(help="A text file with the instructions; its name is the draft's.")],
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite another draft of that name.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the saved draft that FILE names.")] = False,
 ) -> None:
     """Save a prompt-only post-processor as a plugin file; prints where. Try it first: opbench ask … --draft FILE."""
+    if delete:
+        say(f"deleted {drafts.delete(file.stem)}")
+        return
     draft = case_choice.read_draft(file)
     target = drafts.save(draft, replace=replace)
     say(str(target))

@@ -233,6 +233,9 @@ def read_given(file: Path) -> tuple[Given, ...]:
         rows = json.loads(text)
     except ValueError as error:
         raise UsageError(f"{file}: isn't JSON ({error}). Give a JSON list, or one memory a line.") from None
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, str | dict):
+            raise UsageError(f'{file}: memory {number} is neither a text nor an object such as {{"text": "…"}}.')
     return _checked(file, [{"text": row} if isinstance(row, str) else row for row in rows], "memory")
 
 

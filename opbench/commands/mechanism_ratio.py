@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
+import pandas as pd
 import typer
 
 from opbench.analysis import attention as analysis
@@ -113,7 +114,8 @@ def ratio_command(
         heads = {name: known.get(name, name.replace("_", " ")) for name in _COLUMNS[of].split()}
         if "failed" in frame:
             # Counts, though those of configurations without a post-processor are missing.
-            frame = frame.astype({"failed": "Int64"})
+            counts = [None if pd.isna(each) else int(each) for each in frame["failed"]]
+            frame = frame.assign(failed=pd.Series(counts, index=frame.index, dtype="object"))
         print_table(frame, heads, title=f"run {data.run_id} {data.name}".rstrip(), notes=notes)
 
 

@@ -157,8 +157,10 @@ def _hover(cell: dict[Any, Any], names: Names) -> str:
 
 
 def signed(value: float) -> str:
-    """Log odds or z, e.g. `+1.25`, `−0.40`."""
-    return theme.MISSING if pd.isna(value) else f"{value:+.2f}".replace("-", "−")
+    """Log odds or z, e.g. `+1.25`, `−0.40`, `0.00`."""
+    if pd.isna(value):
+        return theme.MISSING
+    return "0.00" if round(value, 2) == 0 else f"{value:+.2f}".replace("-", "−")
 
 
 def _first_large(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from opbench.analysis.intervals import FEWEST_USERS
 from opbench.analysis.retrieval_similarity import LOCOMO
 from opbench.figures import theme
 from opbench.figures.dots import between, cosine
@@ -66,7 +67,12 @@ def language_answers(
     if not len(table):
         return [*said, "No phrase is frequent enough to be tested."]
     if table["p_adjusted"].isna().all():
-        return [*said, f"{len(table)} phrases counted; none can be tested: {table['reason'].iloc[0]}."]
+        most = int(table["users"].max())
+        if most < FEWEST_USERS:
+            why = f"an interval needs {FEWEST_USERS} users who have a phrase, and there are {most} at most"
+        else:
+            why = str(table["reason"].iloc[0])
+        return [*said, f"{len(table)} phrases counted; none can be tested: {why}."]
     n_tested = int(table["p"].notna().sum())
     sides = ((names.first, sure[sure["delta"] > 0]), (names.second, sure[sure["delta"] < 0].iloc[::-1]))
     for heading, part in sides:

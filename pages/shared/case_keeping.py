@@ -19,7 +19,6 @@ from opbench.store import cases as kept
 from pages.shared import access, chosen_models, parts, results
 from pages.shared.case_view import CaseView
 
-PAGE = "pages/views/case.py"
 #: The saved case that a link opens.
 CASE = "case"
 _SAVED = "case-just-saved"

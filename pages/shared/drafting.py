@@ -273,6 +273,7 @@ def _offer_to_save(draft: Draft) -> None:
         if drafts.is_saved(draft):
             st.caption("It is saved as it stands here. The Launch page offers it under Plugins, and so does:")
             parts.code(f"opbench run --plugin {path} --memories base,rag --mitigations none,{draft.name}", "bash")
+            _offer_to_delete(draft)
             return
         st.caption(f"As {parts.plain(str(path))}: a Python file that anyone can read, for studies and for others.")
         replace = draft_trial.may_replace(draft)
@@ -284,4 +285,13 @@ def _offer_to_save(draft: Draft) -> None:
                 st.error(parts.plain(str(error)), icon=":material/error:")
                 return
             _keep(draft)
+            st.rerun()
+
+
+def _offer_to_delete(draft: Draft) -> None:
+    with st.popover("Delete", icon=":material/delete:", width="content"):
+        st.caption("The file, for everybody. What is written above stays, and so do runs that were made with it.")
+        if st.button("Delete the saved draft", key="draft-delete", icon=":material/delete_forever:"):
+            access.demand_edit()
+            drafts.delete(draft.name)
             st.rerun()

@@ -219,3 +219,11 @@ def test_nothing_measured_gives_empty_frames(run: RunData) -> None:
         separations(nothing),
     ):
         assert len(frame) == 0
+
+
+def test_a_group_that_is_surely_the_more_similar_is_hardly_told_by_a_threshold() -> None:
+    tops = {user: [0.6 + 0.01 * place, 0.7] for place, user in enumerate("ABCDEF")}
+    others = {user: [0.1 + 0.01 * place, 0.2] for place, user in enumerate("ABCDEF")}
+    row = separations(found_of({"fully-irrelevant": tops, "baiting": others})).iloc[0]
+    assert (row["auc"], row["high"]) == (0.0, 0.0)
+    assert row["separates"] == "hardly", "no question of reaching 0.5"

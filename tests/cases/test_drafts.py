@@ -221,6 +221,20 @@ def test_somebodys_own_file_is_never_overwritten(folder: Path, replace: bool) ->
         drafts.save(DRAFT, folder, replace=replace)
 
 
+def test_a_saved_draft_is_deleted_and_nothing_else(folder: Path) -> None:
+    kept = drafts.save(OTHER.model_copy(update={"name": "other-draft"}), folder)
+    file = drafts.save(DRAFT, folder)
+    assert drafts.delete("my-draft", folder) == file
+    assert (file.exists(), kept.exists()) == (False, True)
+    with pytest.raises(UsageError, match=r"no draft named 'my-draft' is saved\. There are: other-draft\."):
+        drafts.delete("my-draft", folder)
+    file.write_text("print('my work')\n", encoding="utf-8")
+    for name in ("my-draft", "../my-draft"):
+        with pytest.raises(UsageError, match="no draft named"):
+            drafts.delete(name, folder)
+    assert file.exists()
+
+
 @pytest.mark.parametrize("name", ["none", "reminder", "few-shot-cot", "self-recheck-twice"])
 def test_names_of_methods_are_taken(folder: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"a post-processor named '{name}' is there already"):

@@ -13,6 +13,7 @@ import pytest
 
 from opbench.benchmarks import load
 from opbench.benchmarks.files import SAMPLE
+from opbench.cases.kit import asked
 from opbench.cases.published import counted, find, published_cases
 from opbench.cases.published_scores import REPETITION, agreement_table, published_table, rate, repetition_table
 from opbench.errors import UsageError
@@ -100,6 +101,7 @@ def test_the_real_appendix_is_counted_exactly_and_each_case_finds_its_user(use_r
             assert find(each.exchange_id(number)) == (each, number)
             spec = each.to_spec([MODEL], number)
             assert spec.published == each.exchange_id(number)
+            assert asked(spec, load()).question == spec.question, "it can be asked"
 
 
 def test_a_case_asks_base_and_the_given_memories(appendix: Appendix) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
+from opbench.benchmarks import load
 from opbench.cases.answering import NOT_ALONE
 from opbench.cases.desk import Desk
 from opbench.cases.outcome import Outcome
@@ -18,7 +19,7 @@ from opbench.cases.spec import CaseSpec, Column, Draft, Given
 from opbench.memories import LibraryFactory, register_memory
 from opbench.store import schema
 from opbench.store.database import Store, open_store
-from tests.cases.asking import BOAT, BREAD, GIVEN, QUESTION, QUIET, SAILING, TEA, serving, soon, spec
+from tests.cases.asking import BOAT, BREAD, GIVEN, QUESTION, QUIET, SAILING, TEA, USER, serving, soon, spec
 from tests.memories.test_ingesting import FileLibrary
 from tests.scripted_endpoint import ScriptedEndpoint
 
@@ -319,6 +320,50 @@ def test_counts_that_arent_told_are_none(desk: Desk, store: Store, home: Path) -
     assert (base.prompt_tokens, base.completion_tokens, base.cost_usd) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("fault", "known"),
+    [
+        # Refused before anything was computed: nothing is charged.
+        ("unauthorized", (0, 0, 0.0)),
+        ("too_long", (0, 0, 0.0)),
+        ("rate_limit", (0, 0, 0.0)),
+        # What had been written by then, the endpoint may charge for; it doesn't tell.
+        ("content_filter", (None, None, None)),
+        ("stream_error", (None, None, None)),
+        ("truncated", (None, None, None)),
+    ],
+)
+def test_of_an_answer_that_broke_off_tokens_and_cost_are_not_known(
+    desk: Desk, store: Store, home: Path, fault: Any, known: tuple[Any, ...]
+) -> None:
+    with serving(home, faults={fault: 1.0}, fields={"attempts": 2}):
+        _, (base,) = asked(desk, store, spec())
+    assert base.state == "failed"
+    assert (base.prompt_tokens, base.completion_tokens, base.cost_usd) == known
+
+
+def test_a_finished_call_is_kept_while_its_column_is_at_work(desk: Desk, store: Store, home: Path) -> None:
+    """A process that is killed then has lost nothing that was answered."""
+    with serving(home, script=[None, None, "hang"], fields={"timeout_s": 60.0}):
+        session = desk.open(store, spec({"mitigation": "my-filter", "draft": DRAFT}))
+        # BASE's answer and the filter's; the response hangs.
+        assert soon(lambda: calls(store) == 2)
+        assert session.outcomes()[1].state == "response"
+        session.cancel()
+        assert session.wait(20)
+
+
+def test_a_published_question_may_be_printed_otherwise(desk: Desk, store: Store, endpoint: ScriptedEndpoint) -> None:
+    """The appendix has other quotation marks than the benchmark's file; what is shown is asked."""
+    instance = next(each for each in load("sample").op if each.user.id == USER and each.subtype == "fact")
+    printed = f" {instance.question.swapcase()}"
+    session, (base,) = asked(
+        desk, store, spec(question=printed, instance=instance.id, published="fig-0", subtype="fact")
+    )
+    assert (session.error, base.state) == (None, "done")
+    assert printed in endpoint.ledger.bodies[0]["messages"][-1]["content"]
+
+
 def test_cancelling_closes_the_connections_and_keeps_what_was_finished(desk: Desk, store: Store, home: Path) -> None:
     with serving(home, piece_s=0.02, reply=_slow_boat, fields={"concurrency": 1}) as endpoint:
         session = desk.open(store, spec({}, {"given": ()}, {"given": (Given(text=TEA),)}))
@@ -400,7 +445,8 @@ def test_a_store_that_cant_be_written_is_said(
     monkeypatch.setattr(module, "save_calls", refuse)
     session, (base,) = asked(desk, store, spec())
     assert (base.state, base.response) == ("done", QUIET)
-    assert "the disk is full" in str(session.error)
+    assert session.error is None
+    assert "the disk is full" in str(session.unkept)
 
 
 def test_the_question_and_the_given_memories_reach_the_model(

@@ -18,7 +18,7 @@ from opbench.analysis.retrieval_similarity import (
     similarity_table,
 )
 from opbench.figures import theme
-from opbench.figures.language import names_of, word_bars, word_cloud, word_list
+from opbench.figures.language import names_of, signed, word_bars, word_cloud, word_list
 from opbench.figures.mechanism_answers import language_answers, repetition_answers, retrieval_answers
 from opbench.figures.response_map import dispersion_figure, map_figure, recurring_figure
 from opbench.figures.retrieval_similarity import (
@@ -208,6 +208,21 @@ def test_what_language_comes_to_names_what_is_sure_and_what_the_paper_named() ->
     assert "log odds ratio +0.30, −0.20 to +0.80 (95 %), Holm's p = 0.04" in said[2]
     assert said[3].endswith("with memory (adjusted p at most 0.05): “glad”.")
     assert said[4].endswith("without (adjusted p at most 0.05): “however”.")
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_sign() -> None:
+    assert [signed(value) for value in (0.004, -0.004, -0.006, 1.25, NAN)] == ["0.00", "0.00", "−0.01", "+1.25", "n/a"]
+
+
+def test_where_no_phrase_can_be_tested_the_most_users_that_one_has_are_told() -> None:
+    few = {"low": NAN, "high": NAN, "p": NAN, "p_adjusted": NAN}
+    rows = [
+        word("glad", 1.0, **few, users=1, reason="1 user has it, an interval needs 5"),
+        word("sad", -1.0, **few, users=3, reason="3 users have it, an interval needs 5"),
+    ]
+    assert language_answers(WORDS.head(0), pd.DataFrame(rows), 18, 3)[-1] == (
+        "2 phrases counted; none can be tested: an interval needs 5 users who have a phrase, and there are 3 at most."
+    )
 
 
 def test_both_sides_with_memory_go_by_their_names_and_neither_is_without() -> None:

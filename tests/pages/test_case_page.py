@@ -41,6 +41,7 @@ class FakeSession:
     outcomes_now: list[Outcome]
     busy: bool = False
     error: str | None = None
+    unkept: str | None = None
     cancelled: bool = False
     left: dict[tuple[int, At], Ablation] = field(default_factory=dict)
     started_at: float = field(default_factory=time.time)
@@ -326,6 +327,66 @@ def test_another_case_cancels_the_one_before(visit: Open, desk: FakeDesk) -> Non
 
 
 # --- which memory did it -------------------------------------------------------------------------------------------
+
+
+def test_loaded_anew_the_page_finds_the_case_again(visit: Open, desk: FakeDesk) -> None:
+    desk.busy = True
+    app = asked(visit)
+    anew = visit("case", data="bundled sample", live=app.query_params["live"][0])
+    assert made.BASE.response in told(anew)
+    assert "case-cancel" in keys_of(anew)
+    assert anew.query_params["live"] == app.query_params["live"]
+    assert len(desk.sessions) == 1
+
+
+def test_a_case_is_found_again_by_its_asker_alone(visit: Open, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = asked(visit)
+    id = app.query_params["live"][0]
+    be(monkeypatch, "editor")
+    theirs = visit("case", data="bundled sample", live=id)
+    assert made.BASE.response not in told(theirs)
+    assert "live" not in theirs.query_params
+    monkeypatch.undo()
+
+
+def test_a_link_to_a_case_that_nobody_has_any_more_opens_the_form(visit: Open, desk: FakeDesk) -> None:
+    app = visit("case", data="bundled sample", live="0123456789abcdef0123456789abcdef")
+    assert "case-ask" in keys_of(app)
+    assert not app.warning
+    assert "live" not in app.query_params
+
+
+def test_what_failed_is_asked_again(visit: Open, desk: FakeDesk) -> None:
+    failed = Outcome(state="failed", error_kind="rate_limit", error="m: rate limited", total_ms=5.0)
+    desk.answer = lambda column: failed if column.memory == "rag" else made.BASE
+    app = asked(visit, columns="RAG")
+    desk.answer = answer
+    app.button(key="case-again").click().run()
+    assert not app.exception
+    first, second = desk.sessions
+    assert second.spec == first.spec
+    assert str(made.RAG.scores[0].reason) in told(app)
+    assert "case-again" not in keys_of(app)
+
+
+def test_what_broke_off_is_no_answer_to_compare(visit: Open, desk: FakeDesk) -> None:
+    """Nor are its tokens and cost made up."""
+    broken = Outcome(
+        state="failed",
+        error_kind="timeout",
+        error="m: no answer within 5 s",
+        response="A book about",
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=None,
+        total_ms=5_000.0,
+    )
+    desk.answer = lambda column: broken if column.memory == "rag" else made.BASE
+    app = asked(visit, columns="RAG")
+    said = told(app)
+    assert "Failed: this is as far as it came." in said
+    assert "tokens and cost of an answer that broke off aren't known" in said
+    assert "What differs" not in said
 
 
 def test_leave_one_out_names_the_memory_and_draws_it(visit: Open, desk: FakeDesk) -> None:

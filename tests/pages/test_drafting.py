@@ -334,6 +334,23 @@ def test_it_is_saved_as_a_plugin_with_its_command(visit: Open, desk: FakeDesk) -
     assert again.multiselect(key="columns").value == ["rag+my-draft"], "its link opens in another browser"
 
 
+def test_a_saved_draft_is_deleted(visit: Open, desk: FakeDesk) -> None:
+    app = click(written(visit), "draft-save")
+    app = click(app, "draft-delete")
+    assert not (plugin_folder() / "my-draft.py").exists()
+    assert words_of(app) == WORDS
+    assert "draft-save" in keys(app)
+
+
+def test_a_right_that_ended_meanwhile_deletes_no_draft(
+    visit: Open, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = click(written(visit), "draft-save")
+    be(monkeypatch, "viewer")
+    click(app, "draft-delete")
+    assert (plugin_folder() / "my-draft.py").exists()
+
+
 def test_somebodys_own_plugin_is_left_alone(visit: Open, desk: FakeDesk, quoted: list[Any]) -> None:
     plugin_folder().mkdir(parents=True)
     file = plugin_folder() / "my-draft.py"

@@ -139,19 +139,26 @@ class Ablation(_Frozen):
 
     @property
     def culprit(self) -> LeftOut | None:
-        """The `strongest`, unless drawing again with all memories does as much: then none can be named."""
+        """The `strongest`, if one can be named: several don't raise the score as much, and drawing again with all
+        memories doesn't do as much, as far as that is known."""
         found, control = self.strongest, self.control
-        if found is None or control is None:
-            return found
-        if (found.score_change or 0.0) > NOTHING:
-            chance = (control.score_change or 0.0) >= (found.score_change or 0.0) - NOTHING
-        else:
-            chance = _change(control) >= _change(found) - NOTHING
-        return None if chance else found
+        if found is None:
+            return None
+        change = found.score_change or 0.0
+        if change <= NOTHING:
+            return None if control is not None and _change(control) >= _change(found) - NOTHING else found
+        alike = [item for item in self.items if item.number and _raises(item) >= change - NOTHING]
+        by_chance = control is not None and (control.score_change is None or _raises(control) >= change - NOTHING)
+        return None if len(alike) > 1 or by_chance else found
 
 
 NOTHING = 1e-6
 """Differences of scores and cosines below it are the arithmetic's."""
+
+
+def _raises(item: LeftOut) -> float:
+    """The change in score; 0 where there is none to compare."""
+    return item.score_change or 0.0
 
 
 def _change(item: LeftOut) -> float:

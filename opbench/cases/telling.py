@@ -134,6 +134,12 @@ def _unknown(told: Sequence[LeftOut]) -> str:
 def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str:
     raised = culprit.score_change is not None and culprit.score_change > NOTHING
     if raised:
+        if control is not None and control.score_change is None:
+            return (
+                f"No memory can be named: without memory {culprit.number} the score rises by "
+                f"{culprit.score_change:.2f}, but drawn again with all memories the response has no score, so that "
+                "may be chance."
+            )
         if control is not None and (control.score_change or 0.0) >= (culprit.score_change or 0.0) - NOTHING:
             return (
                 f"No memory can be named: without memory {culprit.number} the score rises by "

@@ -23,6 +23,7 @@ from opbench.gateway.vectors import VectorStore
 from opbench.memories.random import RandomMemories
 from opbench.models import ModelClient, get_embedder, load_registry
 from opbench.models.embeddings import Vectors
+from opbench.running.calls import call_key
 from opbench.running.prepare import call_store
 from opbench.store import similarities as kept
 from opbench.store.database import Store
@@ -79,12 +80,14 @@ def measure_similarities(
         client = ModelClient(registry, keys=dict(keys or {}))
         try:
             calls = call_store(store, registry, client, lambda model: registry.model(model).concurrency)
-            vectors = VectorStore(calls, get_embedder(name, registry, client), spec)
+            made = get_embedder(name, registry, client)
+            vectors = VectorStore(calls, made, spec)
 
             async def embed(texts: Sequence[str]) -> Vectors:
                 return (await vectors.get(texts)).vectors
 
-            return await measure(store, run_id, name, embed, on_progress, cancelled)
+            identity = call_key("similarities", made.identity())[:16]
+            return await measure(store, run_id, name, embed, on_progress, cancelled, identity=identity)
         finally:
             await client.aclose()
 
@@ -98,8 +101,11 @@ async def measure(
     embed: Embed,
     on_progress: OnProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
+    *,
+    identity: str = "",
 ) -> Measured:
-    """As `measure_similarities`, by whatever `embed` does; `embedder` is the name that the numbers are kept under.
+    """As `measure_similarities`, by whatever `embed` does; `embedder` is the name that the numbers are kept under, and
+    `identity` (at most 16 signs) what tells embedders of one name apart.
 
     `embed` takes texts that aren't blank and gives L2-normalised rows.
 
@@ -112,8 +118,8 @@ async def measure(
             f"run {run_id} has no retrieval yet: it has no memory system, or none of its records is done. Go on with "
             "the run, or choose one with a memory system."
         )
-    waiting = kept.waiting(store, run_id, embedder)
-    control = _ControlOf(store, run_id, embedder, everything)
+    waiting = kept.waiting(store, run_id, embedder, identity)
+    control = _ControlOf(store, run_id, embedder, identity, everything)
     # By instance, so that one is whole with its control when a batch is written.
     instances = list(dict.fromkeys([each.instance for each in waiting] + control.missing))
     done = len(everything) - len(waiting)
@@ -135,7 +141,7 @@ async def measure(
             if name in batch and first[name] in texts
         ]
         rows = await _cosines(embed, lists)
-        await asyncio.to_thread(kept.save_similarities, store, run_id, embedder, rows, read_at)
+        await asyncio.to_thread(kept.save_similarities, store, run_id, embedder, rows, read_at, identity=identity)
         made += len(mine)
         if on_progress is not None:
             on_progress(done + made, len(everything))
@@ -173,7 +179,9 @@ async def _cosines(
 class _ControlOf:
     """Draws random memories for the instances of a run that has no memory system of that kind."""
 
-    def __init__(self, store: Store, run_id: str, embedder: str, retrievals: Sequence[kept.Retrieved]) -> None:
+    def __init__(
+        self, store: Store, run_id: str, embedder: str, identity: str, retrievals: Sequence[kept.Retrieved]
+    ) -> None:
         study, provenance = run_study(store, run_id)
         self.kind: Control = "run"
         self.note = ""
@@ -190,7 +198,7 @@ class _ControlOf:
             self.kind, self.note = "", f"No control of random memories: {error}"
             return
         self.kind = "drawn"
-        made = kept.measured_instances(store, run_id, kept.CONTROL, embedder)
+        made = kept.measured_instances(store, run_id, kept.CONTROL, embedder, identity)
         self.missing = [name for name in self._users if name not in made]
 
     async def draw(self, instance: str, question: str) -> tuple[str, ...]:

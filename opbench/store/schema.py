@@ -301,6 +301,8 @@ similarities = Table(
     Column("memory", String(100), primary_key=True),
     Column("instance_id", String(200), primary_key=True),
     Column("embedder", String(100), primary_key=True),
+    # Head of the digest of the embedder's identity: under its name another may stand one day.
+    Column("identity", String(16), nullable=False),
     # A list of numbers from -1 to 1 in rank order; empty for an empty retrieval.
     Column("cosines", JSON, nullable=False),
     Column("made_at", Float, nullable=False),

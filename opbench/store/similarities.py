@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from sqlalchemy import Subquery, and_, delete, func, or_, select
+from sqlalchemy import ScalarSelect, Subquery, and_, delete, func, or_, select
 
 from opbench.store import schema as s
 from opbench.store.database import Store
@@ -66,14 +66,28 @@ def _first_records(run_id: str) -> Subquery:
     )
 
 
-def waiting(store: Store, run_id: str, embedder: str) -> list[Retrieved]:
+def _latest(run_id: str, embedder: str) -> ScalarSelect[str]:
+    """The identity of the embedder that measured something of the run under this name last: numbers of another, which
+    had the name before, are never among its own."""
+    t = s.similarities.alias().c
+    query = select(t.identity).where(t.run_id == run_id, t.embedder == embedder)
+    return query.order_by(t.made_at.desc()).limit(1).scalar_subquery()
+
+
+def waiting(store: Store, run_id: str, embedder: str, identity: str | None = None) -> list[Retrieved]:
     """Of `retrieved_by`, those that weren't measured by this embedder, or before their record was made again.
+
+    `identity` tells embedders of one name apart; None is the one that measured last.
 
     Raises:
         UsageError: the run's texts were left out.
     """
     t = s.similarities.c
-    query = select(t.memory, t.instance_id, t.made_at).where(t.run_id == run_id, t.embedder == embedder)
+    query = select(t.memory, t.instance_id, t.made_at).where(
+        t.run_id == run_id,
+        t.embedder == embedder,
+        t.identity == (_latest(run_id, embedder) if identity is None else identity),
+    )
     with store.begin() as connection:
         made = {(row.memory, row.instance_id): row.made_at for row in connection.execute(query)}
     return [
@@ -106,10 +120,12 @@ def retrieved_texts(store: Store, record_ids: Sequence[int]) -> dict[int, tuple[
     return found
 
 
-def measured_instances(store: Store, run_id: str, memory: str, embedder: str) -> set[str]:
-    """The instances whose retrieval by `memory` was measured."""
+def measured_instances(store: Store, run_id: str, memory: str, embedder: str, identity: str) -> set[str]:
+    """The instances whose retrieval by `memory` was measured by that very embedder."""
     t = s.similarities.c
-    query = select(t.instance_id).where(t.run_id == run_id, t.memory == memory, t.embedder == embedder)
+    query = select(t.instance_id).where(
+        t.run_id == run_id, t.memory == memory, t.embedder == embedder, t.identity == identity
+    )
     with store.begin() as connection:
         return set(connection.scalars(query))
 
@@ -120,11 +136,13 @@ def save_similarities(
     embedder: str,
     rows: Sequence[tuple[str, str, Sequence[float | None]]],
     read_at: float | None = None,
+    *,
+    identity: str = "",
 ) -> None:
     """Write (memory system, instance, cosines in rank order), in place of what was there. None: a blank memory.
 
     `read_at` (Unix seconds; default now) is when the memories were read: of a record that is made again meanwhile
-    these aren't the cosines.
+    these aren't the cosines. `identity` is the head of a digest of all that determines the embedder's vectors.
     """
     t = s.similarities.c
     made_at = time.time() if read_at is None else read_at
@@ -142,6 +160,7 @@ def save_similarities(
                     "memory": memory,
                     "instance_id": instance,
                     "embedder": embedder,
+                    "identity": identity,
                     "cosines": list(cosines),
                     "made_at": made_at,
                 }
@@ -179,7 +198,7 @@ def read_similarities(store: Store, run_id: str, embedder: str) -> pd.DataFrame:
         .select_from(s.similarities)
         .outerjoin(first, and_(first.c.memory == t.memory, first.c.instance_id == t.instance_id))
         .outerjoin(s.records, r.id == first.c.record_id)
-        .where(t.run_id == run_id, t.embedder == embedder)
+        .where(t.run_id == run_id, t.embedder == embedder, t.identity == _latest(run_id, embedder))
         # A control that was drawn for the measurement has no records.
         .where(or_(r.finished_at <= t.made_at, t.memory.not_in(of_run)))
         .order_by(t.memory, t.instance_id)

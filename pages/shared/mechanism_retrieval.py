@@ -22,6 +22,7 @@ from pages.shared.mechanism_filters import Looked
 
 WHICH: dict[str, str] = {"top1": "the most similar memory", "all": "all memories"}
 _WHICH: tuple[Which, ...] = ("top1", "all")
+_COMPARED = ("fully-irrelevant", "baiting", "locomo")
 DEFINITION = (
     "Cosine of the question's and a memory's embedding, −1 to 1, by one embedder for all memory systems. What is "
     "retrieved is the same whatever the post-processor. The control, random memories of the same user, is what any "
@@ -87,13 +88,26 @@ def show(status: RunStatus, data: RunData, looked: Looked) -> None:
     sentences = retrieval_answers(*(first[each] for each in ("means", "differences", "abstain", "separations")))
     answering.say([Answer("By the most similar memory of each question", tuple(sentences))])
     mark = theme.provenance(recorded=status.recorded, comparable=False)
-    _spread(tables, which, mark)
+    _spread(tables | {"cosines": _compared(tables["cosines"], looked)}, which, mark)
     _abstaining(tables, mark)
     parts.remark(DEFINITION)
     if not found["control"].any():
         parts.remark("There is no control: neither has the run random memories, nor could they be drawn.")
     elif (found["control"] & ~found["memory"].isin(data.configurations["memory"])).any():
         parts.remark("The control was drawn for this measurement: the run itself has no random memories.")
+
+
+def _compared(cosines: pd.DataFrame, looked: Looked) -> pd.DataFrame:
+    """What is drawn over one another: the paper's two groups and LoCoMo, unless subtypes are chosen; six groups in one
+    panel are nothing to read."""
+    few = cosines[cosines["group"].isin(_COMPARED)]
+    if looked.subtypes or few["group"].nunique() < 2 or len(few) == len(cosines):
+        return cosines
+    parts.remark(
+        "The distributions are of fully irrelevant and baiting questions, as in the paper's figure 5, and of LoCoMo's "
+        "where there are any. Choose subtypes above for others; means and tables have all."
+    )
+    return few
 
 
 def _spread(tables: dict[str, pd.DataFrame], which: Which, mark: str) -> None:

@@ -154,6 +154,11 @@ def test_asked_streamed_taken_apart_changed_saved_and_opened_elsewhere(
     ]
     assert [ablation.column for ablation in saved.ablations] == [1]
 
+    # The address is the saved case's from then on.
+    page.get_by_role("button", name="Open the saved case").click()
+    expect(page.get_by_role("heading", name="A goose's advice")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"case={row.id}"))
+
     asked = endpoint.ledger.total
     colleague = Visitor(browser, app.url)
     theirs = colleague.go(f"/case?case={row.id}")
@@ -181,6 +186,11 @@ def test_cancelling_closes_the_connection_in_mid_stream(looking: Visitor, endpoi
     ask(looking)
     base = column(looking, "BASE")
     expect(base.get_by_text(re.compile("word2"))).to_be_visible()
+    asked = endpoint.ledger.total
+    # Loaded anew the page finds its case, which goes on meanwhile.
+    page.reload()
+    expect(base.get_by_text(re.compile("word0 .* word6"))).to_be_visible()
+    assert endpoint.ledger.total == asked
     page.get_by_role("button", name="Cancel", exact=True).click()
     expect(base.get_by_text("Cancelled: this is as far as it came.")).to_be_visible()
     # What had come by then stands there, and nothing comes any more.

@@ -288,8 +288,12 @@ def named(*items: LeftOut, over: bool = True) -> int | None:
 
 def test_the_highest_rise_of_the_score_names_it() -> None:
     assert named(item(1, 0.25, 0.2), item(2, 0.5, 0.9), item(3, -0.25, 0.1)) == 2
-    # Of equal rises, the one whose response changes more; an unknown change is none.
-    assert named(item(1, 0.5, 0.9), item(2, 0.5, 0.4), item(3, 0.5, None)) == 2
+    # Of equal rises the strongest is whose response changes more (an unknown change is none), and none is named.
+    alike = (item(1, 0.5, 0.9), item(2, 0.5, 0.4), item(3, 0.5, None))
+    assert named(*alike) is None
+    strongest = Ablation(column=1, base=Outcome(state="done"), items=alike, over=True).strongest
+    assert strongest is not None
+    assert strongest.number == 2
 
 
 def test_where_no_score_rises_the_greatest_change_names_it() -> None:

@@ -179,3 +179,23 @@ def test_the_difference_of_two_columns() -> None:
     score = differences(RAG, REMINDER).iloc[0].tolist()
     assert score[:2] == ["score (0–1)", 0.25]
     assert math.isnan(score[3])
+
+
+@pytest.mark.parametrize(
+    ("items", "number"),
+    [
+        # Without 1 the score rises by 0.5, without 2 by 0.25.
+        ((left_out(1, BREAD, 0.5, 0.6), left_out(2, BOAT, 0.25, 0.2)), 1),
+        # Both raise it alike: the other one did as much.
+        ((left_out(1, BREAD, 0.5, 0.6), left_out(2, BOAT, 0.5, 0.2)), None),
+        # Drawing again raises it as much, or less.
+        ((left_out(0, "", 0.5, 0.9), left_out(1, BREAD, 0.5, 0.6)), None),
+        ((left_out(0, "", 0.0, 0.9), left_out(1, BREAD, 0.5, 0.6)), 1),
+        # Whether drawing again raises it isn't known.
+        ((unscored(0, 0.9), left_out(1, BREAD, 0.5, 0.6)), None),
+    ],
+)
+def test_a_memory_is_the_culprit_only_where_it_can_be_named(items: tuple[LeftOut, ...], number: int | None) -> None:
+    found = ablation(*items)
+    assert (None if found.culprit is None else found.culprit.number) == number
+    assert f"Memory {number} did it" in verdict(found) if number else " did it: without it" not in verdict(found)

@@ -19,7 +19,13 @@ from opbench.memories.random import RandomMemories
 from opbench.models.embeddings import Embedded
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
-from opbench.store.similarities import last_measured, measured_embedders, read_similarities, waiting_similarities
+from opbench.store.similarities import (
+    last_measured,
+    measured_embedders,
+    read_similarities,
+    save_similarities,
+    waiting_similarities,
+)
 from opbench.store.writing import FinishedRecord, create_run, save_records
 from opbench.study import Configuration, make_study
 from opbench.types import Instance
@@ -126,6 +132,18 @@ async def test_what_is_measured_isnt_measured_again_until_a_record_is_made_anew(
     assert (await measure(store, RUN, "by-angle", again)).made == 2
     assert cosines(store)[name(1)] == [pytest.approx(-1.0)]
     assert cosines(store)[name(0)] == [pytest.approx(0.5)]
+
+
+async def test_another_embedder_of_the_same_name_measures_all_anew_and_numbers_never_mix(store: Store) -> None:
+    make_run(store)
+    add(store, {0: ["sixty"], 1: ["square"]})
+    await measure(store, RUN, "by-angle", Embedding(), identity="one")
+    save_similarities(store, RUN, "by-angle", [("rag", name(1), [0.125])], identity="two")
+    assert cosines(store) == {name(1): [0.125]}, "what the other embedder measured isn't among these"
+    assert waiting_similarities(store, RUN, "by-angle") == 1
+    assert (await measure(store, RUN, "by-angle", Embedding(), identity="three")).made == 2
+    assert cosines(store) == {name(0): [pytest.approx(0.5)], name(1): [pytest.approx(0.0, abs=1e-6)]}
+    assert (await measure(store, RUN, "by-angle", Embedding(), identity="three")).made == 0
 
 
 async def test_what_was_measured_of_a_record_that_was_made_anew_isnt_shown_until_it_is_measured_again(

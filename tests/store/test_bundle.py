@@ -173,7 +173,7 @@ def measure(store: Store) -> None:
     """Similarities of one retrieval, and one record as a reader of 2 layers and 3 heads read it."""
     data = read_run(store, MADE)
     instance = str(data.instances["instance"].iloc[0])
-    made = {"run_id": MADE, "instance_id": instance, "embedder": "minilm", "made_at": 2e9}
+    made = {"run_id": MADE, "instance_id": instance, "embedder": "minilm", "identity": "01ab", "made_at": 2e9}
     with store.begin() as connection:
         connection.execute(s.similarities.insert().values(memory="rag", cosines=[0.75, -0.25], **made))
         connection.execute(s.similarities.insert().values(memory="random", cosines=[], **made))

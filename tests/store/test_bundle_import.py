@@ -390,7 +390,7 @@ def line_of(table: str, members: Members, **changed: Any) -> Members:
     rows: dict[str, dict[str, Any]] = {
         "similarities": {
             "run_id": MADE, "memory": "rag", "instance_id": instance["instance_id"], "embedder": "minilm",
-            "cosines": [0.5], "made_at": 2e9,
+            "identity": "01ab", "cosines": [0.5], "made_at": 2e9,
         },
         "attention": {
             "record_id": record["id"], "reader": "r@1/v1", "text_sha256": "0" * 64, "layers": 1, "heads": 1,

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("memory", sa.String(length=100), nullable=False),
         sa.Column("instance_id", sa.String(length=200), nullable=False),
         sa.Column("embedder", sa.String(length=100), nullable=False),
+        sa.Column("identity", sa.String(length=16), nullable=False),
         sa.Column("cosines", sa.JSON(), nullable=False),
         sa.Column("made_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_similarities_run_id_runs"), ondelete="CASCADE"),

@@ -113,7 +113,8 @@ def _why_not(view: CaseView) -> str:
 
 def _memories(view: CaseView, place: int, without: Callable[[int], None] | None) -> None:
     outcome = view.outcomes[place]
-    case_failures.processed(outcome)
+    given = view.column(place).given is not None
+    case_failures.processed(outcome, given=given)
     if outcome.post_text and outcome.state == "post":
         st.caption("The post-processor writes:")
         st.text(visible(outcome.post_text) + " ▌")
@@ -122,7 +123,7 @@ def _memories(view: CaseView, place: int, without: Callable[[int], None] | None)
     numbers = view.numbers(place)
     fates = marks.became(outcome.retrieved, outcome.context, numbers=numbers)
     kept = sum(fate.number is not None and fate.became not in (None, "dropped") for fate in fates)
-    told = f"{len(outcome.retrieved)} {'given' if view.column(place).given is not None else 'retrieved'}"
+    told = f"{len(outcome.retrieved)} {'given' if given else 'retrieved'}"
     if outcome.context is not None:
         lines = len(outcome.context)
         told += f", {kept} kept, {lines} {'line' if lines == 1 else 'lines'} in the prompt"

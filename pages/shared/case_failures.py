@@ -59,13 +59,12 @@ def ended(outcome: Outcome, most_tokens: int) -> None:
         st.warning("The model answered with nothing.", icon=":material/check_box_outline_blank:")
 
 
-def processed(outcome: Outcome) -> None:
-    """What is to be known of retrieval and post-processing before the memories are read."""
+def processed(outcome: Outcome, *, given: bool) -> None:
+    """What is to be known of retrieval and post-processing before the memories are read. `given`: whether somebody gave
+    the memories in the place of a retrieval."""
     if outcome.retrieved is not None and not outcome.retrieved:
-        st.info(
-            "The search found no memory: the prompt is the one without memories, as BASE's.",
-            icon=":material/search_off:",
-        )
+        empty = "No memory was given" if given else "The search found no memory"
+        st.info(f"{empty}: the prompt is the one without memories, as BASE's.", icon=":material/search_off:")
     reason = f" ({parts.plain(visible(outcome.post_reason))})" if outcome.post_reason else ""
     if outcome.post_state == "failed":
         revising = outcome.draft is not None

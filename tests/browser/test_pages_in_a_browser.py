@@ -19,6 +19,7 @@ PAGES = [
     "latency",
     "compare",
     "instances",
+    "case",
     "mechanism",
     "launch",
     "studies",

@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from mitigations import BrokenPlugin, PostProcessor, PromptOnly, UnknownMitigation, reworded
+from mitigations import BrokenPlugin, PostProcessor, UnknownMitigation, reworded
 from mitigations import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load
+from opbench.cases import drafts
 from opbench.cases.published import plain
 from opbench.cases.spec import CaseSpec, Column
 from opbench.errors import OpbenchError, UsageError
@@ -259,9 +260,7 @@ def post_processor(column: Column) -> PostProcessor:
     """
     try:
         if (draft := column.draft) is not None:
-            method: PostProcessor = PromptOnly(
-                draft.name, draft.label, draft.instructions, draft.family, draft.max_tokens
-            )
+            method: PostProcessor = drafts.method(draft)
         else:
             method = get_mitigation(column.mitigation)
         return reworded(method, column.prompts) if column.prompts else method

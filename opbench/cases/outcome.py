@@ -138,18 +138,30 @@ class Ablation(_Frozen):
         return next((item for item in self.items if not item.number and item.outcome.state == "done"), None)
 
     @property
-    def culprit(self) -> LeftOut | None:
-        """The `strongest`, if one can be named: several don't raise the score as much, and drawing again with all
-        memories doesn't do as much, as far as that is known."""
+    def raising(self) -> tuple[LeftOut, ...]:
+        """The memories whose absence raises the score as much as that of the `strongest`, it among them; none where
+        no score rises."""
+        found = self.strongest
+        if found is None or _raises(found) <= NOTHING:
+            return ()
+        return tuple(item for item in self.items if item.number and _raises(item) >= _raises(found) - NOTHING)
+
+    @property
+    def by_chance(self) -> bool | None:
+        """Whether drawing again with all memories does as much as leaving out the `strongest`: raises the score as
+        much, or changes the response as much where no score rises. None where the control has no score to compare."""
         found, control = self.strongest, self.control
-        if found is None:
-            return None
-        change = found.score_change or 0.0
-        if change <= NOTHING:
-            return None if control is not None and _change(control) >= _change(found) - NOTHING else found
-        alike = [item for item in self.items if item.number and _raises(item) >= change - NOTHING]
-        by_chance = control is not None and (control.score_change is None or _raises(control) >= change - NOTHING)
-        return None if len(alike) > 1 or by_chance else found
+        if found is None or control is None:
+            return False
+        if not self.raising:
+            return _change(control) >= _change(found) - NOTHING
+        return None if control.score_change is None else _raises(control) >= _raises(found) - NOTHING
+
+    @property
+    def culprit(self) -> LeftOut | None:
+        """The `strongest`, if one can be named: no other raises the score as much, and it isn't chance, as far as that
+        is known."""
+        return self.strongest if len(self.raising) <= 1 and self.by_chance is False else None
 
 
 NOTHING = 1e-6

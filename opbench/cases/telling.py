@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from opbench.cases.outcome import NOTHING, Ablation, LeftOut, Outcome
+from opbench.cases.outcome import Ablation, LeftOut, Outcome
 from opbench.cases.saved import edits
 from opbench.cases.spec import CaseSpec, Column
 from opbench.figures import theme
@@ -94,15 +94,13 @@ def verdict(ablation: Ablation) -> str:
     lacking = _lacking(memories)
     if not told:
         return f"No answer without a memory came, so nothing can be said:{lacking}"
-    control = next((item for item in ablation.items if not item.number and item.outcome.state == "done"), None)
-    culprit = ablation.strongest
-    if culprit is not None:
-        said = _named(ablation, culprit, control)
+    if (strongest := ablation.strongest) is not None:
+        said = _named(ablation, strongest)
     elif all(item.same for item in told):
         said = "Leaving out any one memory changes nothing: the response stays the same, word for word."
     else:
         said = _not_raised(told)
-    return f"{said}{_unknown(told)}{lacking}{_control(control)}"
+    return f"{said}{_unknown(told)}{lacking}{_control(ablation.control)}"
 
 
 def _lacking(memories: Sequence[LeftOut]) -> str:
@@ -131,41 +129,32 @@ def _unknown(told: Sequence[LeftOut]) -> str:
     return scores + responses
 
 
-def _named(ablation: Ablation, culprit: LeftOut, control: LeftOut | None) -> str:
-    raised = culprit.score_change is not None and culprit.score_change > NOTHING
-    if raised:
-        if control is not None and control.score_change is None:
-            return (
-                f"No memory can be named: without memory {culprit.number} the score rises by "
-                f"{culprit.score_change:.2f}, but drawn again with all memories the response has no score, so that "
-                "may be chance."
-            )
-        if control is not None and (control.score_change or 0.0) >= (culprit.score_change or 0.0) - NOTHING:
-            return (
-                f"No memory can be named: without memory {culprit.number} the score rises by "
-                f"{culprit.score_change:.2f}, but drawing again with all memories raises it as much."
-            )
-        rise = f"the score rises from {ablation.base.score:.2f} to {culprit.outcome.score:.2f}"
-        alike = [item.number for item in ablation.items if item.number and _rises_as(item, culprit)]
-        if len(alike) > 1:
-            numbers = f"{', '.join(map(str, alike[:-1]))} or {alike[-1]}"
-            return (
-                f"No single memory did it: without any one of {numbers} {rise}. The response changes most without "
-                f"memory {culprit.number}."
-            )
-        return f"Memory {culprit.number} did it: without it {rise}."
-    first = _not_raised([item for item in ablation.items if item.number and item.outcome.state == "done"])
-    if control is not None and (_response_change(control) or 0.0) >= (_response_change(culprit) or 0.0) - NOTHING:
-        return f"{first} The response changes no more without any memory than when it is drawn again with all."
-    return (
-        f"{first} The response changes most without memory {culprit.number} (cosine {culprit.similarity:.2f} to the "
-        "one with all memories)."
-    )
-
-
-def _rises_as(item: LeftOut, culprit: LeftOut) -> bool:
-    """Whether the score rises as much without it as without the culprit."""
-    return item.score_change is not None and abs(item.score_change - (culprit.score_change or 0.0)) <= NOTHING
+def _named(ablation: Ablation, strongest: LeftOut) -> str:
+    number, raising, by_chance = strongest.number, ablation.raising, ablation.by_chance
+    if not raising:
+        first = _not_raised([item for item in ablation.items if item.number and item.outcome.state == "done"])
+        if by_chance:
+            return f"{first} The response changes no more without any memory than when it is drawn again with all."
+        return (
+            f"{first} The response changes most without memory {number} (cosine {strongest.similarity:.2f} to the one "
+            "with all memories)."
+        )
+    if by_chance is not False:
+        again = (
+            "drawing again with all memories raises it as much."
+            if by_chance
+            else "drawn again with all memories the response has no score, so that may be chance."
+        )
+        rise = f"without memory {number} the score rises by {strongest.score_change:.2f}"
+        return f"No memory can be named: {rise}, but {again}"
+    rise = f"the score rises from {ablation.base.score:.2f} to {strongest.outcome.score:.2f}"
+    if len(raising) > 1:
+        *others, last = (item.number for item in raising)
+        return (
+            f"No single memory did it: without any one of {', '.join(map(str, others))} or {last} {rise}. The response "
+            f"changes most without memory {number}."
+        )
+    return f"Memory {number} did it: without it {rise}."
 
 
 def _control(control: LeftOut | None) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
 
-from opbench.cases import drafts, published_scores
+from opbench.cases import drafts
 from opbench.cases.published import ABOUT, LISTED, counted
 from opbench.cases.saved import CaseRow, SavedCase
 from opbench.cases.telling import named
@@ -28,6 +28,9 @@ from opbench.sharing.tables import csv_bytes
 from opbench.sharing.visible import one_line
 from opbench.store import cases
 from opbench.store.database import Store
+
+if TYPE_CHECKING:
+    from opbench.cases.published_scores import Ratings
 
 app = typer.Typer(no_args_is_help=True, help="Saved cases: list, show, export, put together into books.")
 book = typer.Typer(no_args_is_help=True, help="Case books: several saved cases in an order, for a paper or a meeting.")
@@ -157,6 +160,9 @@ def judge_published_command(
     """Set our judges' scores beside those of the published cases (paper, appendix D)."""
     if as_csv and as_json:
         raise UsageError("give --csv or --json, not both.")
+    # What its judges score by loads for half a second, which no other command should wait for.
+    from opbench.cases import published_scores
+
     judges = list(dict.fromkeys(["offline", *(name for each in judge or [] for name in words(each) or ())]))
     ratings = asyncio.run(published_scores.rate(the_store(), judges, embedder=embedder, only=only))
     table = published_scores.published_table(ratings)
@@ -265,9 +271,9 @@ def book_delete_command(name: Book, yes: Yes = False) -> None:
     cases.delete_book(store, book_id)
 
 
-def _print_published(
-    ratings: published_scores.Ratings, table: pd.DataFrame, repetition: pd.DataFrame, agreement: pd.DataFrame
-) -> None:
+def _print_published(ratings: Ratings, table: pd.DataFrame, repetition: pd.DataFrame, agreement: pd.DataFrame) -> None:
+    from opbench.cases import published_scores
+
     single = table[table["subtype"] != "repetition"]
     heads = {"id": "case", "subtype": "subtype", "method": "method", "text": "text", "published": "published"}
     for judge in ratings.judges:

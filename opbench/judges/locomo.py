@@ -15,14 +15,13 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from functools import lru_cache
 
-from nltk.stem import PorterStemmer
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from opbench.judges.dates import canonical_dates
 from opbench.judges.text import plain, strip_thinking
+from opbench.judges.words import stem
 from opbench.types import Instance, Score
 
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -30,7 +29,6 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_DIGITS)}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _BREAK = re.compile(r"[–—―…]|-{2,}|\.{2,}")
 """Dashes and dots that part words; `plain` writes `…` as three dots. A hyphen inside a word parts nothing."""
-_STEMMER = PorterStemmer()
 _ROUGE = RougeScorer(["rougeL"], use_stemmer=True)
 _SMOOTHING = SmoothingFunction().method1
 _KIND = r"(?:(?:relevant|specific|such|further|clear|more|other|detailed|exact|personal|explicit|direct) ){0,2}"
@@ -137,13 +135,8 @@ def says_not_there(response: str) -> bool:
 def _tokens(text: str) -> list[str]:
     text = re.sub(r"(?<=\d)[-–/](?=\d)", " ", canonical_dates(plain(text)).lower())
     words = _BREAK.sub(" ", text).translate(_PUNCTUATION).split()
-    return [_stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and")]
+    return [stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and")]
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+(?:'[^\W_]+)?", canonical_dates(plain(text)).lower())
-
-
-@lru_cache(maxsize=50_000)
-def _stem(word: str) -> str:
-    return str(_STEMMER.stem(word))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-
-from nltk.stem import PorterStemmer
+from functools import cache, lru_cache
+from typing import Any
 
 from opbench.judges.text import plain
 
@@ -41,27 +40,37 @@ take talk task team tell tend term thank think thought time tip today tool top t
 useful user value view walk want watch week wish wonder wonderful word work world worth write year young
 """
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_STEMMER = PorterStemmer()
+
+
+@cache
+def _stemmer() -> Any:
+    # Loads for a second, which a command that stems nothing shouldn't wait for.
+    from nltk.stem import PorterStemmer
+
+    return PorterStemmer()
 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    return str(_STEMMER.stem(word))
+    return str(_stemmer().stem(word))
 
 
-_PLAIN = frozenset(stem(word) for word in (_GRAMMAR + _COMMON).split())
+@cache
+def _plain_words() -> frozenset[str]:
+    return frozenset(stem(word) for word in (_GRAMMAR + _COMMON).split())
 
 
 def content(text: str) -> frozenset[str]:
     """Stems of the content words of a text."""
+    common = _plain_words()
     words = (stem(word) for word in _WORD.findall(plain(text).lower().replace("'s", "")))
-    return frozenset(word for word in words if len(word) > 2 and word not in _PLAIN)
+    return frozenset(word for word in words if len(word) > 2 and word not in common)
 
 
 def names(text: str) -> frozenset[str]:
     """Stems of words with a capital inside a sentence: names of people, places and things."""
     found = re.findall(r"(?<=[\w,;] )[A-Z][a-z]{2,}", plain(text))
-    return frozenset(stem(word.lower()) for word in found) - _PLAIN
+    return frozenset(stem(word.lower()) for word in found) - _plain_words()
 
 
 def sentences(text: str) -> list[str]:

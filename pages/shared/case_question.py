@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from opbench.benchmarks import load
-from opbench.cases.spec import LONGEST_TEXT, Column
+from opbench.cases.spec import LONGEST_TEXT, CaseSpec, Column
 from opbench.errors import UsageError
 from opbench.figures import theme
 from opbench.sharing.visible import one_line
@@ -45,6 +45,12 @@ class Asked:
     published: str | None = None
     columns: tuple[Column, ...] = ()
     """Columns that it brings along: of a saved or published case, with the memories that were given."""
+
+    @classmethod
+    def of(cls, spec: CaseSpec, *, own_columns: bool = True) -> Asked:
+        """What a case asks, with its columns or without."""
+        columns = spec.columns if own_columns else ()
+        return cls(spec.question, spec.user, spec.subtype, spec.data, spec.instance, spec.published, columns)
 
 
 def choose(off: dict[str, Any], published: Callable[[Corpus, dict[str, Any]], Asked | None]) -> Asked | None:
@@ -174,12 +180,4 @@ def _saved(off: dict[str, Any]) -> Asked | None:
         help="As it was saved, with the memories and prompts that were changed in it; else with the columns below.",
         **off,
     )
-    return Asked(
-        spec.question,
-        spec.user,
-        spec.subtype,
-        spec.data,
-        spec.instance,
-        spec.published,
-        spec.columns if own else (),
-    )
+    return Asked.of(spec, own_columns=own)

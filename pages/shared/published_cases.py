@@ -58,16 +58,7 @@ def choose(corpus: Corpus, off: dict[str, Any]) -> Asked | None:
             icon=":material/person_off:",
         )
         return None
-    spec = each.to_spec([_any_model()], number, user)
-    return Asked(
-        spec.question,
-        spec.user,
-        spec.subtype,
-        spec.data,
-        spec.instance,
-        spec.published,
-        spec.columns,
-    )
+    return Asked.of(each.to_spec([_any_model()], number, user))
 
 
 def _any_model() -> str:

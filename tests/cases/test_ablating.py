@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +15,12 @@ from opbench.cases.outcome import Ablation, Judged, LeftOut, Outcome
 from opbench.cases.session import Session
 from opbench.cases.spec import CaseSpec, Draft, Given
 from opbench.errors import UsageError
-from opbench.store.database import Store, open_store
+from opbench.store.database import Store
 from tests.cases.asking import BOAT, BREAD, QUIET, SAILING, TEA, serving, soon, spec
 from tests.scripted_endpoint import ScriptedEndpoint, bag_of_words
 
 DRAFT = Draft(name="my-filter", label="My filter", instructions="FILTER what is needed.")
 FILTERED: dict[str, Any] = {"mitigation": "my-filter", "draft": DRAFT}
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 's.sqlite3'}")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def endpoint(home: Path) -> Iterator[ScriptedEndpoint]:
-    with serving(home) as made:
-        yield made
 
 
 def asked(desk: Desk, store: Store, case: CaseSpec) -> Session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,8 @@ from opbench.cases.desk import Desk
 from opbench.cases.spec import CaseSpec, Column
 from opbench.errors import UsageError
 from opbench.models import embedded
-from opbench.store.database import Store, open_store
+from opbench.store.database import Store
 from tests.cases.asking import QUESTION, USER, serving, soon, spec
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 's.sqlite3'}")
-    yield opened
-    opened.close()
 
 
 def test_all_cases_share_one_daemon_thread(desk: Desk, store: Store, home: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +17,12 @@ from opbench.cases.session import Session
 from opbench.cases.spec import CaseSpec, Column, Draft, Given
 from opbench.memories import LibraryFactory, register_memory
 from opbench.store import schema
-from opbench.store.database import Store, open_store
+from opbench.store.database import Store
 from tests.cases.asking import BOAT, BREAD, GIVEN, QUESTION, QUIET, SAILING, TEA, USER, serving, soon, spec
 from tests.memories.test_ingesting import FileLibrary
 from tests.scripted_endpoint import ScriptedEndpoint
 
 DRAFT = Draft(name="my-filter", label="My filter", instructions="FILTER what is needed.")
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 's.sqlite3'}")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def endpoint(home: Path) -> Iterator[ScriptedEndpoint]:
-    with serving(home) as made:
-        yield made
 
 
 def calls(store: Store, kind: str = "chat") -> int:

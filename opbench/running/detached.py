@@ -68,21 +68,10 @@ class Detachment:
         """
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         folder, log = self.folder, settings().home / "logs" / f"{self._kind}-{name}.log"
-        environment = dict(os.environ) | {each: key.get_secret_value() for each, key in (keys or {}).items()}
         try:
-            for each in (folder, log.parent):
-                each.mkdir(parents=True, exist_ok=True)
-            with _held(folder / f"{name}.lock") as lock, log.open("ab") as output:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "opbench", *arguments],
-                    cwd=ROOT,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=(lock,),
-                )
+            folder.mkdir(parents=True, exist_ok=True)
+            with _held(folder / f"{name}.lock") as lock:
+                process = spawn(arguments, log, keys, pass_fds=(lock,))
             begun = time.time()
             known = {"pid": process.pid, "started_at": begun, "log": str(log), "order": dict(order)}
             part = folder / f"{name}.part"
@@ -93,8 +82,6 @@ class Detachment:
                 f"{error.filename or settings().home}: can't be written ({error.strerror or error}), so nothing was "
                 "started. Mend that, or set OPBENCH_HOME to another folder."
             ) from error
-        # Whoever starts a process must wait for it: else a dead one stays as a zombie.
-        threading.Thread(target=process.wait, name=f"{self._kind}-{name}", daemon=True).start()
         self._forget_old()
         return Detached(name, process.pid, begun, log, dict(order), working=True)
 
@@ -113,6 +100,33 @@ class Detachment:
         for each in [process for process in self.started() if not process.working][KEPT:]:
             for file in (*self.folder.glob(f"{each.id}.*"), each.log):
                 file.unlink(missing_ok=True)
+
+
+def spawn(
+    arguments: Sequence[str], log: Path, keys: Mapping[str, SecretStr] | None = None, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start `opbench` with these arguments in a process that goes on when the caller ends, and writes to `log`.
+
+    `keys` (by environment variable) go to the process in its environment and nowhere else.
+
+    Raises:
+        OSError: the log can't be written, or the process can't be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opbench", *arguments],
+            cwd=ROOT,
+            env=dict(os.environ) | {each: key.get_secret_value() for each, key in (keys or {}).items()},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        )
+    # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
+    threading.Thread(target=process.wait, name=f"wait-{process.pid}", daemon=True).start()
+    return process
 
 
 def last_lines(log: Path, lines: int = 12) -> list[str]:

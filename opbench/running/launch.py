@@ -7,12 +7,10 @@ other study of the process that loaded them.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from pydantic import SecretStr
 
 from opbench.errors import UsageError
 from opbench.running.budget import register
+from opbench.running.detached import spawn
 from opbench.running.prepare import prepare
 from opbench.running.quote import Quote
 from opbench.settings import ROOT, settings
@@ -72,29 +71,16 @@ def launch(
     set_request(store, run_id, "go")
     set_halted(store, run_id, None)
     file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
-    environment = dict(os.environ) | {name: key.get_secret_value() for name, key in (keys or {}).items()}
     flags = [*_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins), "--keep-request"]
     try:
-        for folder in (file.parent, log.parent):
-            folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(study_toml(study), encoding="utf-8")
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "opbench", "run", str(file), *flags],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        process = spawn(["run", str(file), *flags], log, keys)
     except OSError as error:
         raise UsageError(
             f"{error.filename or settings().home}: can't be written ({error.strerror}), so the run wasn't started. "
             "Mend that, or set OPBENCH_HOME to another folder."
         ) from error
-    # Whoever starts a process must wait for it: else a dead one keeps its number and looks alive.
-    threading.Thread(target=process.wait, name=f"run-{run_id}", daemon=True).start()
     if not announce(store, run_id, process.pid, concurrency):
         process.terminate()
         raise at_work

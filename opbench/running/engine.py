@@ -21,8 +21,9 @@ from mitigations.base import Memory
 from opbench.errors import ModelError, StoreError
 from opbench.judges.text import strip_thinking
 from opbench.running.ingestion import Standing
+from opbench.running.jobs import Job
 from opbench.running.pipeline import Pipeline
-from opbench.running.plan import Job, Plan
+from opbench.running.plan import Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
 from opbench.running.trace import Trace
 from opbench.store import schema as s

@@ -9,20 +9,11 @@ from itertools import count
 
 from sqlalchemy import exists, select
 
+from opbench.running.jobs import Job
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.study import Configuration
 from opbench.types import Instance
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One instance for one configuration; with `record_id` only its judge is asked again."""
-
-    configuration_id: int
-    configuration: Configuration
-    instance: Instance
-    record_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

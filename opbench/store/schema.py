@@ -261,6 +261,19 @@ workers = Table(
     Column("concurrency", Integer, nullable=False),
     # Requests sent, retries by kind, calls reused: what the page shows beside the progress.
     Column("stats", JSON, nullable=False),
+    # Of a process that does a part of a run: the worker that leads it. Null for the leader, and for a sole process.
+    Column("leader", String(32)),
+)
+
+#: Which of a run's workers does which shard of its instances (`opbench.running.shards`). A lease lasts until its shard
+#: is done or its worker is gone; whether records are done is told by the records alone.
+leases = Table(
+    "leases",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("shard", Integer, primary_key=True),
+    Column("worker_id", String(32), nullable=False),
+    Column("taken_at", Float, nullable=False),
 )
 
 #: Live cases that somebody saved: what was asked and what came of it, as `opbench.cases` writes them.

@@ -1,0 +1,60 @@
+"""Where an engine takes its jobs from: a plan of its own, or shards that it leases of a run of several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opbench.study import Configuration
+from opbench.types import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One instance for one configuration; with `record_id` only its judge is asked again."""
+
+    configuration_id: int
+    configuration: Configuration
+    instance: Instance
+    record_id: int | None = None
+
+
+class JobSource(Protocol):
+    """Gives an engine its jobs, in the order in which they are to be begun. Belongs to the engine's event loop."""
+
+    @property
+    def planned(self) -> int:
+        """Records of the whole run."""
+        ...
+
+    @property
+    def finished(self) -> int:
+        """Records of the whole run that were done for good when this source was made."""
+        ...
+
+    @property
+    def to_do(self) -> int:
+        """Jobs that this source gives at the most, those that it gave included."""
+        ...
+
+    async def take(self) -> Sequence[Job]:
+        """Some jobs that nobody else does; empty when there are none any more. It may wait for others' shards, which
+        come free when their worker dies.
+
+        Raises:
+            StoreError: the store can't be read or written.
+        """
+        ...
+
+    async def committed(self, jobs: Sequence[Job]) -> None:
+        """The records of these jobs are in the store: a shard whose jobs all are is given back.
+
+        Raises:
+            StoreError: the store can't be written.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what was taken and not done, for others to do. Never raises for a store that is gone."""
+        ...

@@ -106,6 +106,6 @@ def _explain(error: ValidationError, value: dict[str, Any], spec: type[BaseModel
         return f"{message}."
     given = value.get(key)
     # An address may hold a password, and what should name a variable may be the key itself.
-    secret = key.endswith("url") or key == "key_env"
+    secret = key.endswith("url") or key in ("key_env", "replicas")
     shown = "" if secret or given is None or (isinstance(given, float) and math.isnan(given)) else f" = {given!r}"
     return f"{key}{shown}: {message}."

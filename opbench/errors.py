@@ -4,6 +4,7 @@
     ├── UsageError        wrong flag, study file, registry entry or link: exit code 2
     ├── DataError         a benchmark file that can't be read as what it should be: exit code 1
     ├── StoreError        the store can't be opened, migrated or written: exit code 1
+    │   └── LeaseLost     another worker has taken this one's part of a run
     ├── ModelError        a call to a model or embedder that failed for good: the record is an error
     └── MemoryFault       a memory library that failed by itself: the record is an error of kind `memory`
 
@@ -45,6 +46,10 @@ class DataError(OpbenchError):
 
 class StoreError(OpbenchError):
     """The store can't do what was asked of it."""
+
+
+class LeaseLost(StoreError):
+    """A worker was silent for so long that others have taken what it had leased: what it did there isn't written."""
 
 
 class ModelError(OpbenchError):

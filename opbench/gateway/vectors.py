@@ -18,7 +18,8 @@ from opbench.gateway.refusals import Refused
 from opbench.models import EmbedderSpec, cost
 from opbench.models.embeddings import Embedder, Vectors
 from opbench.models.failures import storable
-from opbench.running.calls import CallStore, call_key
+from opbench.running.call_keys import call_key
+from opbench.running.calls import CallStore
 from opbench.store.writing import CallRow
 
 

@@ -23,7 +23,7 @@ from opbench.gateway.vectors import VectorStore
 from opbench.memories.random import RandomMemories
 from opbench.models import ModelClient, get_embedder, load_registry
 from opbench.models.embeddings import Vectors
-from opbench.running.calls import call_key
+from opbench.running.call_keys import call_key
 from opbench.running.prepare import call_store
 from opbench.store import similarities as kept
 from opbench.store.database import Store

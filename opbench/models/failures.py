@@ -22,12 +22,15 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
 import httpx2
-import openai
 
 from opbench.errors import ModelErrorKind
 from opbench.models.registry import ModelSpec, Spec
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
 
 _RETRIED: frozenset[ModelErrorKind] = frozenset({"timeout", "connection", "server", "rate_limit", "bad_reply"})
 # Codes and types, not messages: Gemini words a per-minute limit as "exceeded your current quota" too.
@@ -48,13 +51,28 @@ def storable(text: str) -> str:
 class Failure(Exception):
     """One attempt that failed. `detail` may quote the endpoint; it is free of keys only after `scrub`."""
 
-    def __init__(self, kind: ModelErrorKind, detail: str, *, status: int | None = None, wait_s: float | None = None):
+    def __init__(
+        self,
+        kind: ModelErrorKind,
+        detail: str,
+        *,
+        status: int | None = None,
+        wait_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        unreached: bool = False,
+    ):
         super().__init__(detail)
         self.kind: ModelErrorKind = kind
         self.detail = " ".join(storable(detail).split())
         self.status = status
         self.wait_s = wait_s
         """Seconds that the endpoint asks to wait, when it does."""
+        self.headers: Mapping[str, str] = headers or {}
+        """Those of the reply, when there was one."""
+        self.unreached = unreached
+        """Whether the request never came to the server."""
+        self.server: str | None = None
+        """The address that was asked, fit for messages, where a model has several."""
 
     @property
     def retried(self) -> bool:
@@ -64,6 +82,9 @@ class Failure(Exception):
 
 def from_exception(error: Exception) -> Failure:
     """The failure behind an error of the SDK or the HTTP client."""
+    # An SDK's error has it loaded; who makes none shouldn't wait for that.
+    import openai
+
     match error:
         case TimeoutError() | openai.APITimeoutError() | httpx2.TimeoutException():
             return Failure("timeout", "no answer in time")
@@ -85,6 +106,7 @@ def from_status(status: int, body: object, headers: Mapping[str, str]) -> Failur
         f"{status}: {message}" if message else f"{status}",
         status=status,
         wait_s=retry_after(headers, body),
+        headers=headers,
     )
 
 
@@ -115,7 +137,7 @@ def _kind(status: int, codes: set[str], param: str, message: str) -> ModelErrorK
     return "bad_request"
 
 
-def _body(error: openai.APIStatusError) -> object:
+def _body(error: APIStatusError) -> object:
     try:
         return error.response.json()
     except (ValueError, RecursionError, httpx2.HTTPError):
@@ -191,6 +213,7 @@ def scrub(text: str, key: str | None) -> str:
 
 def explain(spec: Spec, failure: Failure, attempts: int) -> str:
     """The line for people: which model, what happened, what mends it."""
+    url = failure.server or spec.shown_url
     start = getattr(spec, "vllm", None) if isinstance(spec, ModelSpec) else None
     tries = "" if attempts == 1 else f" after {attempts} attempts"
     said = failure.detail
@@ -201,7 +224,7 @@ def explain(spec: Spec, failure: Failure, attempts: int) -> str:
             text = f"the endpoint wants a key ({said}). Set key_env in its registry entry and that variable."
         case "not_found":
             mend = "Check base_url and served in its registry entry" + (f", or start it: {start}" if start else "")
-            text = f"{spec.shown_url} knows no {spec.served!r} ({said}). {mend}."
+            text = f"{url} knows no {spec.served!r} ({said}). {mend}."
         case "quota":
             text = f"the account's quota is used up ({said}). Top it up, or use another model; waiting doesn't help."
         case "rate_limit":
@@ -210,12 +233,17 @@ def explain(spec: Spec, failure: Failure, attempts: int) -> str:
             text = (
                 f"no answer within {spec.timeout_s:g} s{tries}. Raise timeout_s in its registry entry, or go on later."
             )
+        case "connection" if spec.replicas:
+            text = (
+                f"none of its {len(spec.servers)} servers can be reached{tries} (the last, {url}: {said}). "
+                "Start one, or check base_url and replicas in its registry entry."
+            )
         case "connection" if start:
-            text = f"{spec.shown_url} can't be reached{tries} ({said}). Start it: {start}"
+            text = f"{url} can't be reached{tries} ({said}). Start it: {start}"
         case "connection" if spec.kind == "embedded":
             text = f"the embedded model can't be reached{tries} ({said}). Its log is in the logs folder; try again."
         case "connection":
-            text = f"{spec.shown_url} can't be reached{tries} ({said}). Check base_url and the network."
+            text = f"{url} can't be reached{tries} ({said}). Check base_url and the network."
         case "server":
             text = f"the endpoint failed{tries} ({said}). Go on later."
         case "too_long":
@@ -223,7 +251,7 @@ def explain(spec: Spec, failure: Failure, attempts: int) -> str:
         case "content_filter":
             text = f"the provider's filter refused ({said}). Another provider may answer."
         case "bad_reply":
-            text = f"{spec.shown_url} doesn't answer like a chat API{tries} ({said}). Check base_url and any proxy."
+            text = f"{url} doesn't answer like a chat API{tries} ({said}). Check base_url and any proxy."
         case "empty" | "bad_request":
             text = f"the endpoint refused the request ({said}). Check extra_body and served in its registry entry."
     return f"{spec.name}: {text}"

@@ -44,7 +44,15 @@ class Spec(BaseModel):
     max_wait_s: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Most seconds between two attempts, also when `Retry-After` asks for more."""
     concurrency: int = Field(8, ge=1, le=1024)
-    """Requests under way at once from one client; further ones wait, outside of the measured duration."""
+    """Most requests under way at once, over all replicas; further ones wait, outside of the measured duration. The
+    client begins with fewer and comes as far as the endpoint bears."""
+    requests_per_minute: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Most requests a minute; none when the endpoint sets no such limit, or tells it in its answers."""
+    tokens_per_minute: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Most tokens a minute, of prompts and answers together; none as above."""
+    replicas: list[str] = Field(default_factory=list)
+    """Further addresses that serve the same model under the same name and take the same key: each request goes to
+    the least busy one, and a server that is down is left out for a while. No part of the identity."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of each request's body, e.g. the switch that turns thinking off."""
     note: str | None = None
@@ -55,16 +63,30 @@ class Spec(BaseModel):
     def _http(cls, value: str) -> str:
         return addresses.checked(value, "https://host/v1") if value else value
 
+    @field_validator("replicas")
+    @classmethod
+    def _all_http(cls, value: list[str]) -> list[str]:
+        return [addresses.checked(url, "http://host:8001/v1") for url in value]
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.kind == "endpoint" and not self.base_url:
             raise ValueError('has no base_url: add one, or kind = "embedded"')
         if self.kind == "embedded" and self.base_url:
             raise ValueError("is embedded and has a base_url: leave one of the two out")
+        if self.kind == "embedded" and self.replicas:
+            raise ValueError("is embedded and has replicas: leave one of the two out")
+        if len(set(self.servers)) < len(self.servers):
+            raise ValueError("names the same server twice in base_url and replicas: write each address once")
         for field in ("label", "served"):
             if not getattr(self, field):
                 object.__setattr__(self, field, self.name)
         return self
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses that serve it: `base_url`, then the replicas."""
+        return (self.base_url, *self.replicas)
 
     @property
     def shown_url(self) -> str:

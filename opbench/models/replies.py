@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import orjson
 
 from opbench.models.embeddings import Vectors
 from opbench.models.failures import Failure, from_status, storable
 from opbench.types import ChatResult
 
+_CHARSET = re.compile(r"""charset=["']?([\w.:-]+)""", re.I)
 #: What the store's columns hold: signs, and PostgreSQL's INTEGER.
 _LONGEST_REASON, _MOST_TOKENS = 32, 2**31 - 1
 
 
-def decode(text: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The reply's JSON object. Raises Failure, also for an error that came with status 200, as some routers send it."""
+def decode(reply: bytes | str, headers: Mapping[str, str], secret: str | None = None) -> dict[str, Any]:
+    """The reply's JSON object, without `secret` should the endpoint quote it.
+
+    Raises Failure, also for an error that came with status 200, as some routers send it.
+    """
+    if isinstance(reply, bytes) and "charset" in headers.get("content-type", ""):
+        reply = _text_of(reply, headers)
+    if secret is not None:
+        reply = _without(reply, secret)
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        kind = headers.get("content-type", "no content type")
-        raise Failure("bad_reply", f"no JSON but {len(text)} characters of {kind}") from error
+        data = orjson.loads(reply)
+    except orjson.JSONDecodeError:
+        data = _leniently(reply if isinstance(reply, str) else _text_of(reply, headers), headers)
     if not isinstance(data, dict):
         raise Failure("bad_reply", f"JSON of type {type(data).__name__}")
     error_body = data.get("error")
@@ -30,6 +39,41 @@ def decode(text: str, headers: Mapping[str, str]) -> dict[str, Any]:
         code = error_body.get("code")
         raise from_status(code if isinstance(code, int) and 400 <= code < 600 else 502, data, headers)
     return data
+
+
+def _leniently(text: str, headers: Mapping[str, str]) -> Any:
+    """JSON with what the fast parser refuses and endpoints send: halves of characters, bytes that aren't UTF-8."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = headers.get("content-type", "no content type")
+        raise Failure("bad_reply", f"no JSON but {len(text)} characters of {kind}") from error
+
+
+def error_body(reply: bytes, headers: Mapping[str, str]) -> object:
+    """The JSON value of an unsuccessful reply, or its text when it is none."""
+    text = _text_of(reply, headers)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip()
+
+
+def _text_of(reply: bytes, headers: Mapping[str, str]) -> str:
+    named = _CHARSET.search(headers.get("content-type", ""))
+    try:
+        return reply.decode(named[1] if named else "utf-8", "replace")
+    except (LookupError, ValueError):
+        return reply.decode("utf-8", "replace")
+
+
+def _without(reply: bytes | str, secret: str) -> bytes | str:
+    for written in {secret, secret.replace("/", r"\/")}:
+        if isinstance(reply, bytes):
+            reply = reply.replace(written.encode(), b"[key]")
+        else:
+            reply = reply.replace(written, "[key]")
+    return reply
 
 
 def chat_result(data: dict[str, Any], duration_ms: float) -> ChatResult:

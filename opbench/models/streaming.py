@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,6 +14,22 @@ OnText = Callable[[str], None]
 OnAnew = Callable[[], None]
 """The answer is asked for again: the pieces so far don't count."""
 DONE = "[DONE]"
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!$)")
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The lines of a body without their ends, as the format of server-sent events has them: in UTF-8, ended by CR LF,
+    LF or CR, and by nothing else. A last one without an end counts."""
+    rest = b""
+    async for chunk in chunks:
+        # A CR at the end may be half of a line's end.
+        *whole, rest = _LINE_END.split(rest + chunk)
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[str]:

@@ -8,33 +8,26 @@ these that finishes, in one transaction; errors are never kept.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
-
-from sqlalchemy import select
 
 from opbench.errors import ModelError
 from opbench.models.streaming import OnAnew, OnText
+from opbench.running.call_keys import call_key, canonical, chat_body, chat_key
+from opbench.running.listening import Flow, Listener
+from opbench.running.lookups import Lookups
 from opbench.store.database import Store
-from opbench.store.schema import calls as calls_table
 from opbench.store.writing import CallRow, save_calls
 from opbench.types import ChatRequest, ChatResult, Complete
 
 #: How often a blank answer is asked again before it is taken as what the model says.
 _BLANK_RETRIES = 2
-#: Keys in one query: below SQLite's limit on bound values.
-_KEYS = 500
-
-
-def call_key(kind: str, identity: object) -> str:
-    """SHA-256 (hex) of the canonical JSON of what determines an answer."""
-    canonical = json.dumps([kind, identity], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+#: Written calls that are kept at hand.
+_AT_HAND = 1024
 
 
 @dataclass(slots=True)
@@ -54,54 +47,6 @@ class Listen(Protocol):
     """As `Complete`, and tells the text as it comes."""
 
     def __call__(self, request: ChatRequest, on_text: OnText, on_anew: OnAnew) -> Awaitable[ChatResult]: ...
-
-
-@dataclass(eq=False, slots=True)
-class _Listener:
-    """One who waits for an answer and wants its text as it comes."""
-
-    on_text: OnText
-    on_anew: OnAnew | None
-    told: list[str] = field(default_factory=list)
-
-    def text(self, piece: str) -> None:
-        self.told.append(piece)
-        self.on_text(piece)
-
-    def anew(self) -> None:
-        if self.told:
-            self.told = []
-            if self.on_anew is not None:
-                self.on_anew()
-
-    def whole(self, text: str) -> None:
-        """This is the answer, whatever came of it before."""
-        if "".join(self.told) != text:
-            self.anew()
-            self.text(text)
-
-
-@dataclass(eq=False, slots=True)
-class _Flow:
-    """The text of one call under way, for all who wait for it."""
-
-    listeners: list[_Listener] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-
-    def join(self, listener: _Listener) -> None:
-        if self.pieces:
-            listener.text("".join(self.pieces))
-        self.listeners.append(listener)
-
-    def text(self, piece: str) -> None:
-        self.pieces.append(piece)
-        for listener in self.listeners:
-            listener.text(piece)
-
-    def anew(self) -> None:
-        self.pieces = []
-        for listener in self.listeners:
-            listener.anew()
 
 
 class CallStore:
@@ -128,8 +73,12 @@ class CallStore:
         self._concurrency = concurrency
         self._listen = listen
         self._under_way: dict[str, asyncio.Task[tuple[CallRow, bool]]] = {}
-        self._flows: dict[str, _Flow] = {}
+        self._flows: dict[str, Flow] = {}
         self._unwritten: dict[str, CallRow] = {}
+        self._written: OrderedDict[str, CallRow] = OrderedDict()
+        """The last that were written: what an instance's other configurations ask for a moment later."""
+        self._lookups = Lookups(store)
+        self._identities: dict[str, tuple[dict[str, str], str]] = {}
         self.stats = Stats()
 
     async def chat(
@@ -152,21 +101,16 @@ class CallStore:
         Raises:
             ModelError: the call failed for good; kind `empty` is never raised here.
         """
-        body = asdict(request)
-        del body["model"]
-        if not request.further:
-            # Calls from before there were such fields keep their keys.
-            del body["further"]
-        identity = self._identity(request.model)
-        key = call_key("chat", {"model": identity, "request": body, "salt": salt})
+        identity, canonical_identity = self._identified(request.model)
+        key = chat_key(canonical_identity, request, salt)
 
-        async def make(flow: _Flow) -> CallRow:
+        async def make(flow: Flow) -> CallRow:
             result, cost_usd = await self._ask(request, flow)
             return CallRow(
                 key=key,
                 kind=kind,
                 model=request.model,
-                request={"endpoint": identity, **body},
+                request={"endpoint": identity, **chat_body(request)},
                 response=result.text,
                 finish_reason=result.finish_reason,
                 prompt_tokens=result.prompt_tokens,
@@ -178,9 +122,17 @@ class CallStore:
                 concurrency=self._concurrency(request.model),
             )
 
-        return await self._once(key, make, None if on_text is None else _Listener(on_text, on_anew))
+        return await self._once(key, make, None if on_text is None else Listener(on_text, on_anew))
 
-    async def _ask(self, request: ChatRequest, flow: _Flow) -> tuple[ChatResult, float | None]:
+    def _identified(self, model: str) -> tuple[dict[str, str], str]:
+        """A model's identity, and its canonical JSON."""
+        known = self._identities.get(model)
+        if known is None:
+            identity = self._identity(model)
+            known = self._identities[model] = identity, canonical(identity)
+        return known
+
+    async def _ask(self, request: ChatRequest, flow: Flow) -> tuple[ChatResult, float | None]:
         """The answer, and what it cost with the blank ones before it."""
         attempts = 0
         costs: list[float | None] = []
@@ -196,7 +148,8 @@ class CallStore:
             if result.text.strip() or remaining == 0:
                 break
         known = [cost for cost in costs if cost is not None]
-        return replace(result, attempts=attempts), sum(known) if len(known) == len(costs) else None
+        cost_usd = sum(known) if len(known) == len(costs) else None
+        return result if result.attempts == attempts else replace(result, attempts=attempts), cost_usd
 
     def _book(self, model: str, result: ChatResult) -> float | None:
         cost = self._cost(model, result.prompt_tokens, result.completion_tokens)
@@ -216,7 +169,7 @@ class CallStore:
         """A retrieval, kept like a call: one serves all post-processors of a memory system."""
         key = call_key("retrieval", {**identity, "salt": salt})
 
-        async def make(flow: _Flow) -> CallRow:
+        async def make(flow: Flow) -> CallRow:
             start = time.perf_counter()
             found = await search()
             taken = (time.perf_counter() - start) * 1000
@@ -238,9 +191,9 @@ class CallStore:
         return await self._once(key, make)
 
     async def _once(
-        self, key: str, make: Callable[[_Flow], Awaitable[CallRow]], listener: _Listener | None = None
+        self, key: str, make: Callable[[Flow], Awaitable[CallRow]], listener: Listener | None = None
     ) -> tuple[CallRow, bool]:
-        if (kept := self._unwritten.get(key)) is not None:
+        if (kept := self._unwritten.get(key) or self._written.get(key)) is not None:
             self.stats.reused += 1
             if listener is not None:
                 listener.whole(kept.response)
@@ -249,7 +202,7 @@ class CallStore:
             row, _ = await self._wait(key, task, listener)
             self.stats.reused += 1
             return row, True
-        self._flows[key] = _Flow()
+        self._flows[key] = Flow()
         task = asyncio.ensure_future(self._find_or_make(key, make, self._flows[key]))
         self._under_way[key] = task
         task.add_done_callback(lambda done: self._forget(key))
@@ -261,7 +214,7 @@ class CallStore:
         return row, not made
 
     async def _wait(
-        self, key: str, task: asyncio.Task[tuple[CallRow, bool]], listener: _Listener | None
+        self, key: str, task: asyncio.Task[tuple[CallRow, bool]], listener: Listener | None
     ) -> tuple[CallRow, bool]:
         if listener is None:
             return await asyncio.shield(task)
@@ -279,9 +232,9 @@ class CallStore:
         self._flows.pop(key, None)
 
     async def _find_or_make(
-        self, key: str, make: Callable[[_Flow], Awaitable[CallRow]], flow: _Flow
+        self, key: str, make: Callable[[Flow], Awaitable[CallRow]], flow: Flow
     ) -> tuple[CallRow, bool]:
-        found = await asyncio.to_thread(self._find, key)
+        found = await self._lookups.find(key)
         if found is not None:
             return found, False
         try:
@@ -300,25 +253,13 @@ class CallStore:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _find(self, key: str) -> CallRow | None:
-        return self._find_all([key]).get(key)
-
-    def _find_all(self, keys: Sequence[str]) -> dict[str, CallRow]:
-        found: dict[str, CallRow] = {}
-        with self._store.begin() as connection:
-            for start in range(0, len(keys), _KEYS):
-                asked = keys[start : start + _KEYS]
-                for row in connection.execute(select(calls_table).where(calls_table.c.key.in_(asked))):
-                    found[row.key] = CallRow(**row._asdict())
-        return found
-
     async def find(self, keys: Sequence[str]) -> dict[str, CallRow]:
-        """Those of the calls that are in the store, by key.
+        """Those of the calls that are in the store, by key, without their requests.
 
         Raises:
             StoreError: the store can't be read.
         """
-        return await asyncio.to_thread(self._find_all, keys)
+        return await self._lookups.find_all(keys)
 
     async def save(self, rows: Sequence[CallRow]) -> None:
         """Write calls that belong to no record; those that are there already stay as they are.
@@ -351,6 +292,9 @@ class CallStore:
         return [self._unwritten[key] for key in dict.fromkeys(keys) if key in self._unwritten]
 
     def written(self, keys: Sequence[str]) -> None:
-        """Forget calls that are in the store now."""
+        """These calls are in the store now."""
         for key in keys:
-            self._unwritten.pop(key, None)
+            if (row := self._unwritten.pop(key, None)) is not None:
+                self._written[key] = row
+        while len(self._written) > _AT_HAND:
+            self._written.popitem(last=False)

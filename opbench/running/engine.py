@@ -1,4 +1,4 @@
-"""The engine: runs a plan with bounded concurrency and writes every record when it is finished.
+"""The engine: does jobs with bounded concurrency and writes every record when it is finished.
 
 Killing the process at any moment loses at most the instances in flight (design rule 2): a record counts as done
 only after the transaction that holds it, its calls and its scores is committed.
@@ -9,27 +9,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from mitigations.base import Memory
-from opbench.errors import ModelError, StoreError
+from opbench.errors import LeaseLost, ModelError, StoreError
 from opbench.judges.text import strip_thinking
 from opbench.running.ingestion import Standing
-from opbench.running.jobs import Job
+from opbench.running.jobs import Job, JobSource
 from opbench.running.pipeline import Pipeline
-from opbench.running.plan import Plan
 from opbench.running.repetition import Embed, embed_missing, score_users
 from opbench.running.trace import Trace
 from opbench.store import schema as s
 from opbench.store.database import Store
-from opbench.store.writing import FinishedRecord, beat, forget_worker, save_records, save_scores, set_halted
+from opbench.store.writing import (
+    FinishedRecord,
+    Held,
+    Judgement,
+    beat,
+    forget_worker,
+    save_judgements,
+    save_records,
+    set_halted,
+)
 
+P = ParamSpec("P")
+T = TypeVar("T")
 BEAT_SECONDS = 2.0
 _BATCH = 200
 
@@ -58,6 +70,46 @@ class Progress:
         return (self.to_do - self.done) / self.rate if self.done else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """What came of a job, to be written: a record, or the new judgement of one."""
+
+    job: Job
+    record: FinishedRecord | None = None
+    judgement: Judgement | None = None
+
+
+class _Jobs:
+    """A source's jobs, one by one to all who work."""
+
+    def __init__(self, source: JobSource, stop: asyncio.Event) -> None:
+        self._source = source
+        self._stop = stop
+        self._at_hand: deque[Job] = deque()
+        self._taking = asyncio.Lock()
+        self._exhausted = False
+
+    async def next(self) -> Job | None:
+        """None when there are no more, or the engine stops."""
+        if not self._at_hand and not self._exhausted:
+            async with self._taking:
+                if not self._at_hand and not self._exhausted:
+                    self._at_hand.extend(await self._take())
+                    self._exhausted = not self._at_hand
+        return self._at_hand.popleft() if self._at_hand else None
+
+    async def _take(self) -> Sequence[Job]:
+        taking = asyncio.ensure_future(self._source.take())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((taking, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return taking.result() if taking.done() else ()
+        finally:
+            for task in (taking, stopped):
+                task.cancel()
+            await asyncio.gather(taking, stopped, return_exceptions=True)
+
+
 class Engine:
     """One execution of a run by one process."""
 
@@ -74,6 +126,7 @@ class Engine:
         worker: dict[str, Any],
         reason_to_halt: Callable[[], str | None] = lambda: None,
         halted_after: str | None = None,
+        scores_users: bool = True,
         before: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> None:
         """`worker` is this process's row (`schema.workers`).
@@ -81,6 +134,8 @@ class Engine:
         `stats` gives the model client's counts (requests, retries by kind), shown beside the progress.
         `reason_to_halt` is asked before each record is taken up; a sentence ends the run like a stop.
         `halted_after` is said when the plan is done and yet was only a part of what is to do.
+        `scores_users`: False for a member of a team, whose leader gives the users their scores and says why the run
+        ended.
         `before` is done before the first record, when there are any to do; it asks `may_go_on` between its parts.
         """
         self._store = store
@@ -91,68 +146,83 @@ class Engine:
         self._on_progress = on_progress
         self._client_stats = stats
         self._concurrency = pipeline.tools.concurrency
-        self._finished: asyncio.Queue[FinishedRecord | None] = asyncio.Queue(maxsize=_BATCH * 2)
+        self._finished: asyncio.Queue[_Finished | None] = asyncio.Queue(maxsize=_BATCH * 2)
         self._go = asyncio.Event()
         self._go.set()
-        self.stopping = False
+        self._stop = asyncio.Event()
         self.halted: str | None = None
         """The reason for which nothing more was taken up."""
         self._reason_to_halt = reason_to_halt
         self._halted_after = halted_after
         self._before = before
+        self._scores_users = scores_users
         self._touched: set[tuple[int, str]] = set()
-        self._repetition: dict[str, str] = {}
         self._scoring = asyncio.Lock()
         self._worker = worker
+        # One thread writes: two would only wait for each other's locks.
+        self._writer = ThreadPoolExecutor(1, "opbench-store")
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
 
     def stop(self) -> None:
         """Take up nothing new; what is in flight is finished and written."""
-        self.stopping = True
+        self._stop.set()
         self._go.set()
 
-    async def run(self, plan: Plan) -> Progress:
-        """Do the plan's jobs.
+    async def run(self, source: JobSource) -> Progress:
+        """Do the jobs of a source, which is closed then.
 
         Raises:
             StoreError: the store could not be written; everything committed before stays.
+            LeaseLost: others have taken this process's jobs; the calls that it made are kept.
         """
-        progress = Progress(plan.planned, plan.finished, len(plan.jobs))
-        self._repetition = {
-            job.instance.id: job.instance.user.id for job in plan.jobs if job.instance.subtype == "repetition"
-        }
-        jobs = iter(plan.jobs)
+        progress = Progress(source.planned, source.finished, source.to_do)
         await self._beat(progress)
         beating = asyncio.create_task(self._keep_beating(progress))
-        writing = asyncio.create_task(self._write(progress))
+        writing = asyncio.create_task(self._write(source, progress))
         workers: list[asyncio.Task[None]] = []
         try:
-            if self._before is not None and plan.jobs:
+            if self._before is not None and source.to_do:
                 workers = [asyncio.ensure_future(self._before(progress))]
                 await _all_or_first_error(workers, guard=[writing, beating])
                 progress.started = time.monotonic()
+            queue = _Jobs(source, self._stop)
             workers = [
-                asyncio.create_task(self._work(jobs, progress)) for _ in range(min(self._concurrency, len(plan.jobs)))
+                asyncio.create_task(self._work(queue, progress)) for _ in range(min(self._concurrency, source.to_do))
             ]
             await _all_or_first_error([*workers], guard=[writing, beating])
             await self._finished.put(None)
             await writing
-            reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
-            async with self._scoring:
-                await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
             if progress.done == progress.to_do:
                 self.halted = self._halted_after
             elif self.halted is not None:
                 # Said anew, with what was in flight.
                 self.halted = self._reason_to_halt() or self.halted
-            await asyncio.to_thread(set_halted, self._store, self._run_id, self.halted)
+            if self._scores_users:
+                reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
+                async with self._scoring:
+                    await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
+                await self._in_writer(set_halted, self._store, self._run_id, self.halted)
+        except LeaseLost:
+            # Whoever does these jobs now needn't pay for the calls again.
+            with contextlib.suppress(StoreError):
+                await self._pipeline.tools.calls.keep_all()
+            raise
         finally:
             for task in (*workers, writing, beating):
                 task.cancel()
             await asyncio.gather(*workers, writing, beating, return_exceptions=True)
+            await source.aclose()
             with contextlib.suppress(StoreError):
-                await asyncio.to_thread(forget_worker, self._store, self._worker["id"])
+                await self._in_writer(forget_worker, self._store, self._worker["id"])
+            self._writer.shutdown()
         self._on_progress(progress)
         return progress
+
+    async def _in_writer(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, partial(write, *args, **kwargs))
 
     async def may_go_on(self) -> bool:
         """Wait while the run is paused; whether something new may be taken up then."""
@@ -163,19 +233,18 @@ class Engine:
             self.halted = self._reason_to_halt()
         return self.halted is None
 
-    async def _work(self, jobs: Iterator[Job], progress: Progress) -> None:
-        for job in jobs:
-            if not await self.may_go_on():
-                return
+    async def _work(self, queue: _Jobs, progress: Progress) -> None:
+        # Asked again once there is a job: others' shards may be long in coming.
+        while await self.may_go_on() and (job := await queue.next()) is not None and await self.may_go_on():
             if job.record_id is not None:
-                await self._judge_again(job, job.record_id, progress)
+                await self._finished.put(await self._judge_again(job, job.record_id))
                 continue
             record = await self._pipeline.record(job.configuration_id, job.configuration, job.instance)
-            if job.instance.id in self._repetition and record.values["status"] == "done":
+            if job.instance.subtype == "repetition" and record.values["status"] == "done":
                 # Without a vector the record is done all the same: the end of the run tries once more.
                 with contextlib.suppress(ModelError):
                     record.embedding = await self._embedding(record.values["response"])
-            await self._finished.put(record)
+            await self._finished.put(_Finished(job, record))
 
     async def _embedding(self, response: str) -> tuple[str, np.ndarray] | None:
         """The vector of what a reader sees of the response; hidden thoughts are no repetition."""
@@ -185,7 +254,7 @@ class Engine:
         vectors = await self._embed([answer])
         return self._embedder, np.asarray(vectors[0], dtype=np.float32)
 
-    async def _judge_again(self, job: Job, record_id: int, progress: Progress) -> None:
+    async def _judge_again(self, job: Job, record_id: int) -> _Finished:
         row = await asyncio.to_thread(self._stored, record_id)
         trace = Trace(
             retrieved=[Memory(**memory) for memory in row["retrieved"] or []],
@@ -193,47 +262,58 @@ class Engine:
             finish_reason=row["finish_reason"],
         )
         scores, uses = await self._pipeline.judge(job.instance, row["response"], trace)
-        calls = self._pipeline.tools.calls
-        keys = [use.key for use in uses]
-        await asyncio.to_thread(
-            save_scores, self._store, record_id, self._pipeline.tools.judge.name, scores, calls.unwritten(keys), uses
-        )
-        calls.written(keys)
-        progress.done += 1
-        self._on_progress(progress)
+        tools = self._pipeline.tools
+        made = tools.calls.unwritten([use.key for use in uses])
+        return _Finished(job, judgement=Judgement(record_id, tools.judge.name, scores, made, uses))
 
     def _stored(self, record_id: int) -> dict[str, Any]:
         with self._store.begin() as connection:
             return dict(connection.execute(select(s.records).where(s.records.c.id == record_id)).mappings().one())
 
-    async def _write(self, progress: Progress) -> None:
+    async def _write(self, source: JobSource, progress: Progress) -> None:
         closing = False
         while not closing:
             batch = [await self._finished.get()]
             while not self._finished.empty() and len(batch) < _BATCH:
                 batch.append(self._finished.get_nowait())
             closing = None in batch
-            records = [record for record in batch if record is not None]
-            await asyncio.to_thread(save_records, self._store, self._run_id, records)
-            for record in records:
-                self._pipeline.tools.calls.written([call.key for call in record.calls])
-                progress.done += 1
-                if record.values["status"] == "error":
-                    progress.errors += 1
-                    progress.error_kinds[str(record.values["error_kind"])] += 1
-                user = self._repetition.get(record.instance_id)
-                if user is not None:
-                    self._touched.add((record.configuration_id, user))
+            finished = [each for each in batch if each is not None]
+            if not finished:
+                return
+            jobs = [each.job for each in finished]
+            await self._in_writer(self._save, finished, partial(_held, source, jobs))
+            for each in finished:
+                self._book(each, progress)
+            await source.committed(jobs)
             self._on_progress(progress)
+
+    def _save(self, finished: Sequence[_Finished], held: Held) -> None:
+        save_records(self._store, self._run_id, [each.record for each in finished if each.record], held)
+        save_judgements(self._store, [each.judgement for each in finished if each.judgement], held)
+
+    def _book(self, finished: _Finished, progress: Progress) -> None:
+        calls, record = self._pipeline.tools.calls, finished.record
+        for of in (record, finished.judgement):
+            if of is not None:
+                calls.written([call.key for call in of.calls])
+        progress.done += 1
+        if record is None:
+            return
+        if record.values["status"] == "error":
+            progress.errors += 1
+            progress.error_kinds[str(record.values["error_kind"])] += 1
+        if finished.job.instance.subtype == "repetition":
+            self._touched.add((record.configuration_id, finished.job.instance.user.id))
 
     async def _keep_beating(self, progress: Progress) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             await self._beat(progress)
-            # One at a time: an older result must not be written over a newer one.
-            async with self._scoring:
-                touched, self._touched = self._touched, set()
-                await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
+            if self._scores_users:
+                # One at a time: an older result must not be written over a newer one.
+                async with self._scoring:
+                    touched, self._touched = self._touched, set()
+                    await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
 
     async def _beat(self, progress: Progress) -> None:
         calls = self._pipeline.tools.calls.stats
@@ -262,6 +342,10 @@ class Engine:
         else:
             self._go.set()
         self._on_progress(progress)
+
+
+def _held(source: JobSource, jobs: Sequence[Job], connection: Connection) -> None:
+    source.held(connection, jobs)
 
 
 async def _all_or_first_error(tasks: list[asyncio.Task[None]], guard: list[asyncio.Task[None]]) -> None:

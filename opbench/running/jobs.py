@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlalchemy import Connection
+
 from opbench.study import Configuration
 from opbench.types import Instance
 
@@ -44,6 +46,17 @@ class JobSource(Protocol):
 
         Raises:
             StoreError: the store can't be read or written.
+        """
+        ...
+
+    def held(self, connection: Connection, jobs: Sequence[Job]) -> None:
+        """Asked first in each transaction that writes what came of some jobs, in the writing thread: makes sure that
+        they are still this source's until the transaction ends. It must write something itself (an update that
+        changes nothing, say): SQLite's transaction begins with the first write, and PostgreSQL locks what is written.
+
+        Raises:
+            LeaseLost: others have taken them; nothing but the calls that were made is written then, and the engine
+                ends.
         """
         ...
 

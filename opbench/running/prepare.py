@@ -66,7 +66,7 @@ class Prepared:
         return self.digest[:RUN_ID_LENGTH]
 
     def at_a_time(self, model: str, concurrency: int) -> int:
-        """Requests that a model gets at a time in a run of that concurrency."""
+        """Requests that a model gets at a time in a run of that concurrency, when its endpoint bears them all."""
         return 1 if self.study.latency_probe else min(concurrency, self.registry.model(model).concurrency)
 
     def register(self, store: Store) -> dict[Configuration, int]:
@@ -100,7 +100,7 @@ class PreparedMemories:
         return {name: memory for name, memory in self.memories.items() if isinstance(memory, Ingesting)}
 
     def at_a_time(self, model: str, concurrency: int) -> int:
-        """Requests that a model gets at a time at that concurrency."""
+        """Requests that a model gets at a time at that concurrency, when its endpoint bears them all."""
         return min(concurrency, self.registry.model(model).concurrency)
 
     async def aclose(self) -> None:
@@ -116,8 +116,15 @@ async def _close(memories: Mapping[str, MemorySystem], gateway: Gateway, client:
 
 
 def connect(store: Store, prepared: Prepared | PreparedMemories, concurrency: int) -> CallStore:
-    """The call store in front of the model client; the gateway answers through it from now on."""
-    calls = call_store(store, prepared.registry, prepared.client, lambda name: prepared.at_a_time(name, concurrency))
+    """The call store in front of the model client; the gateway answers through it from now on.
+
+    Calls are kept with the number of requests that their model got at a time when they were made.
+    """
+
+    def at_a_time(name: str) -> int:
+        return min(prepared.at_a_time(name, concurrency), prepared.client.at_a_time(name))
+
+    calls = call_store(store, prepared.registry, prepared.client, at_a_time)
     prepared.gateway.connect(calls)
     return calls
 
@@ -155,12 +162,17 @@ def prepare_memories(
 
 
 def _with_memories(
-    corpus: Corpus, names: Sequence[str], extractor: str | None, embedder: str, keys: Mapping[str, SecretStr] | None
+    corpus: Corpus,
+    names: Sequence[str],
+    extractor: str | None,
+    embedder: str,
+    keys: Mapping[str, SecretStr] | None,
+    share: int = 1,
 ) -> PreparedMemories:
     registry = load_registry()
     if extractor is not None:
         registry.model(extractor)
-    client = ModelClient(registry, keys=dict(keys or {}))
+    client = ModelClient(registry, keys=dict(keys or {}), share=share)
     made = get_embedder(embedder, registry, client)
     gateway = Gateway(registry, client, made)
     context = MemoryContext(made, settings().cache, settings().kept, registry, gateway, extractor)
@@ -187,10 +199,11 @@ def extractor_of(study: Study) -> str | None:
     return None
 
 
-def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepared:
+def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None, share: int = 1) -> Prepared:
     """Load what the study names and work out its hash. Makes no call to any model.
 
-    `keys` are session keys by environment variable name; they are used and never kept.
+    `keys` are session keys by environment variable name; they are used and never kept. `share`: this process is one
+    of so many that run the study, and keeps to its part of every endpoint's limits.
 
     Raises:
         UsageError: the study names something that doesn't exist.
@@ -207,7 +220,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None) -> Prepar
         adversarial=study.adversarial,
         exclude=excluded(study.exclude, corpus),
     )
-    parts = _with_memories(corpus, study.memories, extractor_of(study), study.embedder, keys)
+    parts = _with_memories(corpus, study.memories, extractor_of(study), study.embedder, keys, share)
     registry = parts.registry
     for model in study.models:
         registry.model(model)

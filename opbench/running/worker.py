@@ -14,6 +14,7 @@ from opbench.errors import MemoryFault, ModelError, StoreError
 from opbench.running.budget import Meter, register, spent_before
 from opbench.running.engine import Engine, Progress
 from opbench.running.ingestion import Ingestion, pairs_of, summary
+from opbench.running.lease_source import PlanSource
 from opbench.running.pipeline import Pipeline, Tools
 from opbench.running.plan import Plan, make_plan, pilot
 from opbench.running.prepare import Prepared, connect, git_commit
@@ -111,7 +112,7 @@ async def execute(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted)
     try:
-        return await engine.run(plan)
+        return await engine.run(PlanSource(plan))
     finally:
         with contextlib.suppress(StoreError):
             add_answered_as(store, prepared.run_id, prepared.client.stats.answered_as)

@@ -1,4 +1,4 @@
-"""Who is at work on a run: one process at a time, and none that died."""
+"""Who is at work on a run: one process at a time, with the members that it leads, and none that died."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import time
 import uuid
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from opbench.errors import UsageError
 from opbench.store.database import Store
-from opbench.store.schema import runs, workers
+from opbench.store.schema import leases, runs, workers
 
 #: How long a worker may be silent before it counts as dead: on this host, where its process is there, and elsewhere.
 _SILENT_HERE = 60.0
 _SILENT_ELSEWHERE = 30.0
 
 
-def new_worker(run_id: str, concurrency: int) -> dict[str, Any]:
-    """This process as a row of `schema.workers`."""
+def new_worker(run_id: str, concurrency: int, leader: str | None = None) -> dict[str, Any]:
+    """This process as a row of `schema.workers`; `leader` is the id of the row of whom it is a member."""
     now = time.time()
     return {
         "id": uuid.uuid4().hex,
@@ -31,6 +31,7 @@ def new_worker(run_id: str, concurrency: int) -> dict[str, Any]:
         "heartbeat_at": now,
         "concurrency": concurrency,
         "stats": {},
+        "leader": leader,
     }
 
 
@@ -45,7 +46,8 @@ def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
     with store.begin() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(request=runs.c.request))
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
-        for row in rows:
+        # A leader is named before its members.
+        for row in sorted(rows, key=lambda row: row.leader is not None):
             if _is(row, worker):
                 continue
             if worker_alive(row.host, row.pid, row.heartbeat_at):
@@ -54,7 +56,25 @@ def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
                     "Watch it with 'opbench status', or stop it first."
                 )
         connection.execute(delete(workers).where(workers.c.run_id == run_id))
+        connection.execute(delete(leases).where(leases.c.run_id == run_id))
         connection.execute(workers.insert().values(**worker))
+
+
+def orphans(store: Store, run_id: str) -> list[str]:
+    """Members at work on a run whose leader is gone, as `process 12 on host`: they end after what they have in hand."""
+    with store.begin() as connection:
+        rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
+    alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+    if any(row.leader is None for row in alive):
+        return []
+    return [f"process {row.pid} on {row.host}" for row in alive]
+
+
+def is_led(connection: Connection, leader: str) -> bool:
+    """Whether the worker of that id, a leader, is alive."""
+    w = workers.c
+    row = connection.execute(select(w.host, w.pid, w.heartbeat_at).where(w.id == leader)).first()
+    return row is not None and worker_alive(*row)
 
 
 def announce(store: Store, run_id: str, pid: int, concurrency: int) -> bool:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy import JSON, Connection, Table, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opbench.store import schema as s
+from opbench.store.claims import is_led
 from opbench.store.database import Store
 from opbench.study import Configuration, Study
 from opbench.types import Instance, Score
-
-_ROWS = 500  # rows per statement: below SQLite's limit on bound values
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,24 @@ class FinishedRecord:
     """Embedder and L2-normalised vector of the response, for repetition questions."""
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A judge's new scores of a record that is in the store already."""
+
+    record_id: int
+    judge: str
+    scores: list[Score]
+    calls: list[CallRow]
+    """Calls that aren't in the store yet."""
+    uses: list[CallUse]
+
+
 def insert_ignore(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert the rows that aren't there yet, by primary key or unique constraint."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    width = max(1, len(rows[0])) if rows else 1
-    step = max(1, min(_ROWS, 30_000 // width))
-    for start in range(0, len(rows), step):
-        connection.execute(insert(table).values(list(rows[start : start + step])).on_conflict_do_nothing())
+    """Insert the rows that aren't there yet, by primary key or unique constraint. All rows have the same columns."""
+    if rows:
+        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        # One compiled statement for all of them; a statement with all rows in it would be compiled for each number.
+        connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
 
 
 def create_run(
@@ -132,16 +142,28 @@ def planned_rows(run_id: str, instances: Iterable[Instance]) -> list[dict[str, A
     ]
 
 
-def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -> None:
-    """Write finished records, their calls, scores and embeddings in one transaction; an earlier try is replaced."""
+Held = Callable[[Connection], None]
+"""Makes sure, in a transaction that is to write, that what is written is this process's to write; raises `LeaseLost`
+when it isn't any more, and nothing is written."""
+
+
+def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord], held: Held | None = None) -> None:
+    """Write finished records, their calls, scores and embeddings in one transaction; an earlier try is replaced.
+
+    Raises:
+        StoreError: the store can't be written; nothing of it is.
+        LeaseLost: `held` says that the records are another worker's by now.
+    """
     if not records:
         return
     # Of a record that comes twice the last counts, as if it had come later.
     latest = {(record.configuration_id, record.instance_id): record for record in records}
     with store.begin() as connection:
+        if held is not None:
+            held(connection)
         calls = {call.key: call for record in records for call in record.calls}
         insert_ignore(connection, s.calls, [call.values() for call in calls.values()])
-        _forget_records(connection, latest)
+        connection.execute(_FORGET, [{"configuration": key[0], "instance": key[1]} for key in latest])
         kept = _insert_records(connection, run_id, list(latest.values()))
         uses = [row for record_id, record in kept for row in _use_rows(record_id, record.uses)]
         scores = [_score_row(record_id, record.judge, score) for record_id, record in kept for score in record.scores]
@@ -159,40 +181,29 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord]) -
                 connection.execute(table.insert(), rows)
 
 
-def _forget_records(connection: Connection, keys: Iterable[tuple[int, str]]) -> None:
-    by_configuration: dict[int, list[str]] = {}
-    for configuration_id, instance_id in keys:
-        by_configuration.setdefault(configuration_id, []).append(instance_id)
-    for configuration_id, instances in by_configuration.items():
-        for start in range(0, len(instances), _ROWS):
-            connection.execute(
-                delete(s.records).where(
-                    s.records.c.configuration_id == configuration_id,
-                    s.records.c.instance_id.in_(instances[start : start + _ROWS]),
-                )
-            )
+_FORGET = delete(s.records).where(
+    s.records.c.configuration_id == bindparam("configuration"), s.records.c.instance_id == bindparam("instance")
+)
+#: A record's columns where nothing is told. A JSON column's None would be kept as JSON's null, which is no NULL.
+_UNTOLD: dict[str, Any] = {
+    column.name: None for column in s.records.columns if column.name != "id" and not isinstance(column.type, JSON)
+}
 
 
 def _insert_records(
     connection: Connection, run_id: str, records: Sequence[FinishedRecord]
 ) -> list[tuple[int, FinishedRecord]]:
     """Insert and return with ids. A statement takes rows of the same columns: what a record leaves out stays null."""
-    alike: dict[frozenset[str], list[FinishedRecord]] = {}
+    alike: dict[frozenset[str], list[tuple[dict[str, Any], FinishedRecord]]] = {}
     for record in records:
-        alike.setdefault(frozenset(record.values), []).append(record)
+        row = _UNTOLD | record.values
+        row |= {"run_id": run_id, "configuration_id": record.configuration_id, "instance_id": record.instance_id}
+        alike.setdefault(frozenset(row), []).append((row, record))
     kept: list[tuple[int, FinishedRecord]] = []
     for group in alike.values():
-        rows = [
-            {
-                "run_id": run_id,
-                "configuration_id": record.configuration_id,
-                "instance_id": record.instance_id,
-                **record.values,
-            }
-            for record in group
-        ]
-        ids = connection.scalars(s.records.insert().returning(s.records.c.id, sort_by_parameter_order=True), rows)
-        kept += zip(ids.all(), group, strict=True)
+        insert = s.records.insert().returning(s.records.c.id, sort_by_parameter_order=True)
+        ids = connection.scalars(insert, [row for row, _ in group])
+        kept += zip(ids.all(), (record for _, record in group), strict=True)
     return kept
 
 
@@ -221,29 +232,36 @@ def save_calls(store: Store, calls: Sequence[CallRow]) -> None:
         insert_ignore(connection, s.calls, [call.values() for call in calls])
 
 
-def save_scores(
-    store: Store,
-    record_id: int,
-    judge: str,
-    scores: Sequence[Score],
-    calls: Sequence[CallRow],
-    uses: Sequence[CallUse],
-) -> None:
-    """Replace a judge's scores of a record that was done already, with the judge's calls."""
+def save_judgements(store: Store, judgements: Sequence[Judgement], held: Held | None = None) -> None:
+    """Replace a judge's scores of records that were done already, with the judge's calls, in one transaction.
+
+    Raises:
+        StoreError, LeaseLost: as `save_records`.
+    """
+    if not judgements:
+        return
     with store.begin() as connection:
-        insert_ignore(connection, s.calls, [call.values() for call in calls])
-        connection.execute(delete(s.scores).where(s.scores.c.record_id == record_id, s.scores.c.judge == judge))
-        if scores:
-            connection.execute(s.scores.insert(), [_score_row(record_id, judge, x) for x in scores])
-        known = connection.execute(
-            select(s.record_calls.c.ordinal, s.record_calls.c.stage).where(s.record_calls.c.record_id == record_id)
-        ).all()
-        connection.execute(
-            delete(s.record_calls).where(s.record_calls.c.record_id == record_id, s.record_calls.c.stage == "judge")
-        )
-        first = 1 + max((row.ordinal for row in known if row.stage != "judge"), default=-1)
-        if uses:
-            connection.execute(s.record_calls.insert(), _use_rows(record_id, uses, first))
+        if held is not None:
+            held(connection)
+        insert_ignore(connection, s.calls, [call.values() for each in judgements for call in each.calls])
+        for each in judgements:
+            _replace_scores(connection, each)
+
+
+def _replace_scores(connection: Connection, judgement: Judgement) -> None:
+    record_id, judge = judgement.record_id, judgement.judge
+    connection.execute(delete(s.scores).where(s.scores.c.record_id == record_id, s.scores.c.judge == judge))
+    if judgement.scores:
+        connection.execute(s.scores.insert(), [_score_row(record_id, judge, score) for score in judgement.scores])
+    known = connection.execute(
+        select(s.record_calls.c.ordinal, s.record_calls.c.stage).where(s.record_calls.c.record_id == record_id)
+    ).all()
+    connection.execute(
+        delete(s.record_calls).where(s.record_calls.c.record_id == record_id, s.record_calls.c.stage == "judge")
+    )
+    first = 1 + max((row.ordinal for row in known if row.stage != "judge"), default=-1)
+    if judgement.uses:
+        connection.execute(s.record_calls.insert(), _use_rows(record_id, judgement.uses, first))
 
 
 def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
@@ -312,12 +330,18 @@ def set_halted(store: Store, run_id: str, reason: str | None) -> None:
 
 def beat(store: Store, worker: dict[str, Any]) -> str:
     """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run: `stop` when another
-    process has taken the run, as it may when this one was silent for long."""
+    process has taken the run, as it may when this one was silent for long; to a member of a team also when its part was
+    given to another, or its leader is gone."""
+    leader = worker.get("leader")
     with store.begin() as connection:
-        gone = not connection.execute(delete(s.workers).where(s.workers.c.id == worker["id"])).rowcount
-        if gone and connection.scalar(select(s.workers.c.id).where(s.workers.c.run_id == worker["run_id"]).limit(1)):
+        # Changed and not made anew: on PostgreSQL a row that is made anew looks gone to whoever waits for it (`hold`).
+        if not connection.execute(update(s.workers).where(s.workers.c.id == worker["id"]).values(**worker)).rowcount:
+            others = select(s.workers.c.id).where(s.workers.c.run_id == worker["run_id"]).limit(1)
+            if leader is not None or connection.scalar(others):
+                return "stop"
+            connection.execute(s.workers.insert().values(**worker))
+        if leader is not None and not is_led(connection, leader):
             return "stop"
-        connection.execute(s.workers.insert().values(**worker))
         return str(connection.execute(select(s.runs.c.request).where(s.runs.c.id == worker["run_id"])).scalar_one())
 
 

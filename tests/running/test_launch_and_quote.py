@@ -37,10 +37,14 @@ async def test_a_quote_counts_what_is_shared_and_what_is_done(home: Path) -> Non
         # 14 + 14 instances; of OP-Bench's 14, those of repetition are not judged by a model.
         repetition = sum(instance.subtype == "repetition" for instance in prepared.instances)
         judged = 28 - repetition
-        # Naive: BASE 1, rag 1, reminder 2, self-critic 2 calls an instance, and a judge call for each response.
-        assert before.calls_naive == 28 * 6 + 4 * judged
-        # Self-Critic's draft is the plain response: one call an instance less.
-        assert before.calls == before.calls_naive - 28
+        # Naive: BASE 1 under each of three post-processors, rag 1, reminder 2, self-critic 2 calls an instance, and a
+        # judge call for each response.
+        assert before.calls_naive == 28 * 8 + 6 * judged
+        # BASE is done once, and Self-Critic's draft is the plain response: one call an instance less.
+        assert {each.cause: each.calls for each in before.saved} == {"base": 2 * (28 + judged), "plain": 28}
+        assert before.calls == 28 * 5 + 4 * judged
+        # Of rag's three configurations; the sample asks no user the same twice.
+        assert (before.retrievals_naive, before.retrievals) == (3 * 28, 28)
         assert (before.planned, before.finished, before.to_do) == (PLANNED, 0, PLANNED)
         # Prices of the scripted model: 1 and 2 dollars per million tokens.
         expected = (before.prompt_tokens * 1.0 + before.completion_tokens * 2.0) / 1e6

@@ -12,7 +12,7 @@ from opbench.memories import MemoryContext, make_memory
 from opbench.memories.history import history_sha256
 from opbench.memories.random import RandomMemories
 from opbench.models import load_registry
-from opbench.running.calls import call_key
+from opbench.running.call_keys import call_key
 from opbench.running.prepare import prepare
 from opbench.running.retrieval import Retrieval
 from opbench.study import Study, study_hash

@@ -1,0 +1,223 @@
+"""The benchmark's scripted endpoint: OpenAI's wire format, as fast as one process of Python serves it.
+
+    python -m tests.speed.server --latency 0.2
+
+prints its base URL. A generation is answered with a sentence and a judge's request with a score or verdict line; both
+depend on the messages alone. `GET /ledger` tells what was asked so far. It knows no faults: for those there is
+`tests.scripted_endpoint`, which serves a tenth as many requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import uvloop
+
+ROOT = Path(__file__).parents[2]
+_WORDS = (
+    *("amber", "bridge", "cedar", "delta", "ember", "forest", "grain", "harbour", "island", "kettle", "lantern"),
+    *("meadow", "needle", "orchard", "pebble"),
+)
+_SENTENCE = 16
+_DIMENSIONS = 32
+#: Slices of a second in which requests are counted.
+SLICES = 10
+_HEAD_END = b"\r\n\r\n"
+
+
+def answer(messages: list[dict[str, Any]]) -> str:
+    """A score or a verdict for the judge's prompts of the pack `own`, else a sentence of 16 words."""
+    text = "\n".join(message["content"] for message in messages)
+    digest = zlib.crc32(text.encode())
+    if "Score: <number" in text:
+        return f"It says what was asked for.\nScore: {digest % 101 / 100:.2f}"
+    if "Label: CORRECT" in text:
+        return f"It was compared.\nLabel: {'CORRECT' if digest % 2 else 'WRONG'}"
+    words = [_WORDS[(digest >> (number % 28)) % len(_WORDS)] for number in range(_SENTENCE)]
+    return f"{' '.join(words).capitalize()} {digest}."
+
+
+def reply(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The reply's JSON for a request's."""
+    if path.endswith("/embeddings"):
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        rows = [{"object": "embedding", "index": i, "embedding": vector(text)} for i, text in enumerate(texts)]
+        tokens = sum(text.count(" ") + 1 for text in texts)
+        return {
+            "object": "list",
+            "data": rows,
+            "model": body["model"],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    text = answer(body["messages"])
+    taken = sum(message["content"].count(" ") + 1 for message in body["messages"])
+    given = text.count(" ") + 1
+    return {
+        "id": "chatcmpl-scripted",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given},
+    }
+
+
+def vector(text: str) -> list[float]:
+    """32 numbers; texts that share words lie nearer to each other."""
+    found = [0.01] * _DIMENSIONS
+    for word in text.lower().split():
+        found[zlib.crc32(word.encode()) % _DIMENSIONS] += 1.0
+    return found
+
+
+class Ledger:
+    """Requests that were answered."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.slices: Counter[int] = Counter()
+        """By tenths of a second of the loop's clock."""
+        self.connections = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def book(self, now: float) -> None:
+        self.answered += 1
+        self.slices[int(now * SLICES)] += 1
+
+    def counts(self) -> dict[str, Any]:
+        first = min(self.slices, default=0)
+        return {
+            "answered": self.answered,
+            "connections": self.connections,
+            "most_at_once": self.most_at_once,
+            "slices": [self.slices[each] for each in range(first, max(self.slices, default=first - 1) + 1)],
+        }
+
+
+class _Connection(asyncio.Protocol):
+    """HTTP/1.1 of one kept-alive connection, a request at a time."""
+
+    def __init__(self, ledger: Ledger, latency_s: float) -> None:
+        self._ledger, self._latency_s = ledger, latency_s
+        self._loop = asyncio.get_running_loop()
+        self._read = bytearray()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transport has its methods, and isn't of its class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._ledger.connections += 1
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        while (end := self._read.find(_HEAD_END)) >= 0:
+            head = bytes(self._read[:end])
+            lower = head.lower()
+            at = lower.find(b"content-length:")
+            length = 0 if at < 0 else int(lower[at + 15 :].split(b"\r\n", 1)[0])
+            whole = end + len(_HEAD_END) + length
+            if len(self._read) < whole:
+                return
+            body = bytes(self._read[end + len(_HEAD_END) : whole])
+            del self._read[:whole]
+            method, path, _ = head.split(b" ", 2)
+            self._take(method.decode(), path.decode(), body)
+
+    def _take(self, method: str, path: str, body: bytes) -> None:
+        if method == "GET":
+            self._send(200, orjson.dumps(self._told(path)))
+            return
+        self._ledger.at_once += 1
+        self._ledger.most_at_once = max(self._ledger.most_at_once, self._ledger.at_once)
+        if self._latency_s:
+            self._loop.call_later(self._latency_s, self._answer, path, body)
+        else:
+            self._answer(path, body)
+
+    def _told(self, path: str) -> dict[str, Any]:
+        if path == "/ledger":
+            return self._ledger.counts()
+        if path == "/ledger/anew":
+            at_once = self._ledger.at_once
+            self._ledger.__init__()  # type: ignore[misc]
+            self._ledger.at_once = at_once
+            return {}
+        return {"object": "list", "data": [{"id": "scripted", "object": "model"}]}
+
+    def _answer(self, path: str, body: bytes) -> None:
+        self._ledger.at_once -= 1
+        try:
+            status, data = 200, orjson.dumps(reply(path, orjson.loads(body)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            status, data = 400, orjson.dumps({"error": {"message": f"{type(error).__name__}: {error}", "code": None}})
+        self._ledger.book(self._loop.time())
+        self._send(status, data)
+
+    def _send(self, status: int, data: bytes) -> None:
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        if not self._transport.is_closing():
+            self._transport.write(head.encode() + data)
+
+
+async def _serve(latency_s: float, ready: Callable[[str], None]) -> None:
+    ledger = Ledger()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(ledger, latency_s), "127.0.0.1", 0, backlog=1024)
+    ready(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+    await server.serve_forever()
+
+
+class Server:
+    """A running server, seen from another process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        """Base URL, as a registry has it."""
+
+    def ledger(self) -> dict[str, Any]:
+        """answered, connections, most_at_once, and the requests of each tenth of a second from the first on."""
+        return dict(self._get("/ledger"))
+
+    def anew(self) -> None:
+        """Count from nothing."""
+        self._get("/ledger/anew")
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url.removesuffix("/v1") + path, timeout=10) as told:
+            return json.load(told)
+
+
+@contextmanager
+def running(latency_s: float = 0.0) -> Iterator[Server]:
+    """The server in a process of its own while the block lasts."""
+    command = [sys.executable, "-m", "tests.speed.server", "--latency", str(latency_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout
+            yield Server(process.stdout.readline().strip())
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    latency_s = parser.parse_args().latency
+    uvloop.run(_serve(latency_s, lambda url: print(url, flush=True)))
+
+
+if __name__ == "__main__":
+    main()

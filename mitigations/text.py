@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -59,6 +60,8 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['-][^\W\d_]+)*")
+#: Letters of a stem from which on it may differ from its word's other stems.
+_LONG = 5
 _QUOTES = str.maketrans("‘’‚‛“”„‟«»", "''''" + '"' * 6)
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _SENTENCE_END = re.compile(r"""(?<=[.!?])["')\]]*\s+(?=["'(\[]*[^\W_a-z])|\n+""")
@@ -84,9 +87,16 @@ def normalise(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Words and numbers as written, possessive endings removed."""
-    return [re.sub(r"'s$|'$", "", found) for found in _TOKEN.findall(text)]
+    return list(_tokens(text))
 
 
+# A memory is read for every configuration and for every line of a reply; what it holds is worked out once.
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(found.removesuffix("'s") for found in _TOKEN.findall(text))
+
+
+@lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """A key that common inflections of a word share; numbers lose leading zeros and thousands commas."""
     word = word.casefold()
@@ -115,24 +125,32 @@ def same_word(one: str, other: str) -> bool:
     """Whether two stems belong to one word: equal, or long and different only in up to two last letters."""
     if one == other:
         return True
-    short, long = sorted((one, other), key=len)
-    return len(short) >= 5 and len(long) - len(short) <= 2 and long.startswith(short)
+    short, long = (one, other) if len(one) <= len(other) else (other, one)
+    return len(short) >= _LONG and len(long) - len(short) <= 2 and long.startswith(short)
 
 
 def is_in(key: str, keys: Iterable[str]) -> bool:
-    """Whether a stem occurs among stems."""
-    return any(same_word(key, other) for other in keys)
+    """Whether a stem occurs among stems, as `same_word` takes them for the same."""
+    known = keys if isinstance(keys, set | frozenset) else set(keys)
+    if key in known or len(key) < _LONG:
+        return key in known
+    return any(key[:_LONG] == other[:_LONG] and same_word(key, other) for other in known)
 
 
 def content_words(text: str, ignored: frozenset[str] = frozenset()) -> set[str]:
     """Stems of all words that carry a fact; `ignored` are stems that don't count (the user's name)."""
+    return set(_content_words(text) - ignored)
+
+
+@lru_cache(maxsize=4096)
+def _content_words(text: str) -> frozenset[str]:
     words = {
         stem(part)
-        for token in tokens(text)
+        for token in _tokens(text)
         for part in token.split("-")
         if part.casefold() not in STOP_WORDS and "n't" not in part.casefold() and "'" not in part
     }
-    return {word for word in words if word and word not in ignored}
+    return frozenset(words - {""})
 
 
 def word_keys(text: str) -> set[str]:
@@ -184,6 +202,12 @@ def is_calendar_word(word: str) -> bool:
 
 def capitalised(text: str) -> tuple[list[str], list[str]]:
     """Capitalised words that are no stop words: (at the start of a sentence, inside one)."""
+    first, inside = _capitalised(text)
+    return list(first), list(inside)
+
+
+@lru_cache(maxsize=4096)
+def _capitalised(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     first: list[str] = []
     inside: list[str] = []
     for sentence in sentences(text):
@@ -192,7 +216,7 @@ def capitalised(text: str) -> tuple[list[str], list[str]]:
             if word[:1].isupper() and word.casefold() not in STOP_WORDS:
                 opened = sentence[: match.start()].rstrip().endswith((":", '"'))
                 (first if place == 0 or opened else inside).append(word)
-    return first, inside
+    return tuple(first), tuple(inside)
 
 
 def is_negated(text: str) -> bool:

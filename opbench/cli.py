@@ -15,11 +15,13 @@ from opbench.commands import (
     gateway,
     instances,
     mechanism,
+    member,
     memory,
     models,
     plugins,
     results,
     run,
+    serve,
     sharing,
 )
 from opbench.commands.options import say
@@ -38,6 +40,7 @@ app.add_typer(case.app, name="case")
 app.add_typer(mechanism.app, name="mechanism")
 models.add(app)
 run.add(app)
+member.add(app)
 plugins.add(app)
 results.add(app)
 audit.add(app)
@@ -46,6 +49,7 @@ ask.add(app)
 instances.add(app)
 compare.add(app)
 gateway.add(app)
+serve.add(app)
 
 
 def main() -> None:

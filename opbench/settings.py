@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     memos_python: Path | None = Field(
         None, description="Python of an environment with MemOS. Default: the one that `opbench memory install` makes."
     )
+    vllm_python: Path | None = Field(
+        None, description="Python that vLLM is installed in, for `opbench serve`. Default: the one that runs it."
+    )
     gateway_key: SecretStr | None = Field(
         None, description="Token that `opbench gateway` asks for. Default: a random one, printed at its start."
     )

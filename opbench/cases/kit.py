@@ -27,7 +27,7 @@ from opbench.judges.base import Evidence, Judge
 from opbench.memories import MemoryContext, MemorySystem, make_memory, needs_extractor
 from opbench.memories.history import history_sha256
 from opbench.models import Embedder, ModelClient, Registry, get_embedder, load_registry
-from opbench.models.client import OnRetry
+from opbench.models.endpoint import OnRetry
 from opbench.plugins import loaded_plugins
 from opbench.running.calls import CallStore
 from opbench.running.pipeline import Tools

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +22,11 @@ from opbench.commands.options import print_json, print_table, say, the_store, wo
 from opbench.errors import UsageError
 from opbench.plugins import load_plugins
 from opbench.running.budget import register
+from opbench.running.crew import Crew
 from opbench.running.engine import Progress
 from opbench.running.ingestion import Standing
 from opbench.running.ingestion_quote import IngestionLine
+from opbench.running.local_crew import LocalCrew
 from opbench.running.prepare import Prepared, prepare
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
@@ -67,7 +70,11 @@ def run_command(
     protocol: Annotated[str | None, typer.Option(help="How LoCoMo is asked and scored: uniform or memos.")] = None,
     data: Annotated[str | None, typer.Option(help="auto, or sample for the bundled sample.")] = None,
     latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
-    concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 8,
+    concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time, of all workers together.")] = 8,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the run (1).")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="Workers on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
+    ] = None,
     budget: Annotated[float | None, typer.Option(help="US dollars by list price; nothing is begun beyond.")] = None,
     pilot: Annotated[int | None, typer.Option(min=1, help="Do so many records of the study, then stop.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file with methods of your own.")] = None,
@@ -115,7 +122,8 @@ def run_command(
         return
     if not keep_request:
         set_request(store, prepared.run_id, "go")
-    progress = asyncio.run(_run(store, prepared, concurrency, budget, pilot))
+    team = _Team(workers, ray, plugin or [])
+    progress = asyncio.run(_run(store, prepared, concurrency, budget, pilot, team))
     status = run_status(store, prepared.run_id)
     if as_json:
         print_json(status.to_dict())
@@ -142,20 +150,60 @@ def _study(file: Path | None, given: dict[str, Any]) -> Study:
     return make_study(fields, where=str(file))
 
 
-async def _run(store: Store, prepared: Prepared, concurrency: int, budget: float | None, pilot: int | None) -> Progress:
+@dataclass(frozen=True, slots=True)
+class _Team:
+    """Who else is to work on the run."""
+
+    workers: int | None
+    ray: str | None
+    plugins: Sequence[Path]
+
+    def crew(
+        self, store: Store, prepared: Prepared, concurrency: int, piloted: bool, tell: Callable[[str], None]
+    ) -> Crew | None:
+        """Whoever starts the workers; None for a run of one process.
+
+        Raises:
+            UsageError: the Ray cluster can't be used; says why.
+        """
+        if self.ray is None and (self.workers or 1) == 1:
+            return None
+        alone = "a latency probe" if prepared.study.latency_probe else "a pilot" if piloted else None
+        if alone is not None:
+            tell(f"{alone} is one process's work: it runs without further workers")
+            return None
+        if self.ray is not None:
+            # Only here: Ray takes its time to load.
+            from opbench.running.ray_crew import RayCrew
+
+            return RayCrew(
+                self.ray, store, prepared, concurrency=concurrency, workers=self.workers, plugins=self.plugins
+            )
+        size = min(self.workers or 1, concurrency)
+        if size < (self.workers or 1):
+            tell(f"at concurrency {concurrency} only {size} workers have something to do")
+        return LocalCrew(size, prepared.study, self.plugins, tell)
+
+
+async def _run(
+    store: Store, prepared: Prepared, concurrency: int, budget: float | None, pilot: int | None, team: _Team
+) -> Progress:
     say(f"run {prepared.run_id}  {len(prepared.instances)} instances × ", err=True, nl=False)
     say(f"{len(prepared.study.configurations())} configurations, data: {prepared.corpus.source}", err=True)
     display = _Display(Console(stderr=True))
     try:
         with display:
+            crew = team.crew(store, prepared, concurrency, pilot is not None, display.say)
             return await execute(
                 store,
                 prepared,
                 concurrency=concurrency,
                 on_progress=display.show,
                 on_stop=lambda: display.say("finishing what is in flight; Ctrl-C again leaves at once"),
+                on_news=display.say,
                 budget_usd=budget,
                 pilot_records=pilot,
+                crew=crew,
             )
     finally:
         await prepared.aclose()
@@ -228,6 +276,9 @@ def _print_quote(store: Store, prepared: Prepared, concurrency: int, as_json: bo
     say(
         f"run {prepared.run_id}: {estimate.to_do:,} of {estimate.planned:,} records to do\n"
         f"calls   at most {estimate.calls:,} (a driver that shares nothing: {estimate.calls_naive:,})\n"
+        + "".join(f"saved   {saving.calls:,}: {saving.why}\n" for saving in estimate.saved)
+        + f"search  at most {estimate.retrievals:,} of memories (a driver that shares nothing: "
+        f"{estimate.retrievals_naive:,})\n"
         f"tokens  about {estimate.prompt_tokens:,} in, {estimate.completion_tokens:,} out\n"
         f"cost    about {money}\n"
         f"time    about {timedelta(seconds=round(estimate.seconds))} at concurrency {concurrency}\n"

@@ -14,7 +14,6 @@ from opbench.commands.options import say
 from opbench.errors import UsageError
 from opbench.models.registry import ModelSpec, load_registry
 from opbench.serving import checks, command, fleet
-from opbench.settings import settings
 
 _KEY_VARIABLE = "VLLM_API_KEY"
 
@@ -27,9 +26,7 @@ def serve_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model whose entry has a vllm command.")],
     flags: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[-- FLAGS]", help="Flags for vLLM on top of the entry's, e.g. -- --max-model-len 8192."
-        ),
+        typer.Argument(metavar="[-- FLAGS]", help="Further flags for vLLM, e.g. -- --max-model-len 8192."),
     ] = None,
     servers: Annotated[
         int | None, typer.Option(min=1, max=64, help="Servers on ports next to each other, each on GPUs of its own.")

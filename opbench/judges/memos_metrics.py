@@ -14,6 +14,8 @@ whether such a full stop is a token of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 
 from nltk.tokenize.destructive import NLTKWordTokenizer
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
@@ -21,6 +23,7 @@ from nltk.translate.meteor_score import single_meteor_score
 from rouge_score.rouge_scorer import RougeScorer
 
 from opbench.judges.base import Evidence
+from opbench.judges.stemmed import StemmedWords
 from opbench.judges.synonyms import WordNetSynonyms
 from opbench.protocol import METRICS
 from opbench.types import Score
@@ -34,7 +37,7 @@ _SENTENCE_END = re.compile(
 _SMOOTHING = SmoothingFunction().method1
 _BLEU_WEIGHTS = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0.33, 0.33, 0.33, 0), (0.25, 0.25, 0.25, 0.25))
 _ROUGE_TYPES = ("rouge1", "rouge2", "rougeL")
-_ROUGE = RougeScorer(list(_ROUGE_TYPES), use_stemmer=True)
+_ROUGE = RougeScorer(list(_ROUGE_TYPES), tokenizer=StemmedWords())
 _SYNONYMS = WordNetSynonyms()
 
 
@@ -44,14 +47,20 @@ def lexical_scores(evidence: Evidence) -> list[Score]:
     if not answer or not gold:
         reason = "no gold answer" if answer else evidence.no_answer
         return [Score(metric, None, reason) for metric in METRIC_NAMES]
+    values = _overlap(answer, gold)
+    return [Score(metric, values[metric]) for metric in METRIC_NAMES]
+
+
+@lru_cache(maxsize=4096)
+def _overlap(answer: str, gold: str) -> Mapping[str, float]:
+    """All metrics by name. Post-processors of one memory system often end at the same response."""
     said, wanted = tokens(answer), tokens(gold)
-    values = {
+    return {
         "memos_f1": set_f1(said, wanted),
         **{f"memos_{name}": value for name, value in rouge(answer, gold).items()},
         **{f"memos_bleu{n}": value for n, value in enumerate(bleu(said, wanted), 1)},
         "memos_meteor": meteor(said, wanted),
     }
-    return [Score(metric, values[metric]) for metric in METRIC_NAMES]
 
 
 def tokens(text: str) -> list[str]:
@@ -75,10 +84,8 @@ def bleu(said: list[str], wanted: list[str]) -> list[float]:
     """BLEU-1 to BLEU-4."""
     if not said or not wanted:
         return [0.0] * len(_BLEU_WEIGHTS)
-    return [
-        float(sentence_bleu([wanted], said, weights=weights, smoothing_function=_SMOOTHING))
-        for weights in _BLEU_WEIGHTS
-    ]
+    found = sentence_bleu([wanted], said, weights=list(_BLEU_WEIGHTS), smoothing_function=_SMOOTHING)
+    return [float(value) for value in found]
 
 
 def meteor(said: list[str], wanted: list[str]) -> float:

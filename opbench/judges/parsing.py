@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from opbench.judges.doubts import BRACKETED, ENTIRE, HYPOTHETICAL, REVISED
 from opbench.judges.noise import KEY, N, has_other_scale, number, unmarked, without_noise
@@ -102,6 +103,7 @@ Found = dict[float | None, None]
 """Scores found in one place; None stands for a number that can't be a score."""
 
 
+@lru_cache(maxsize=4096)
 def parse_score(text: str) -> float | None:
     """The score in a judge's reply, in 0..1, or None when there is none or more than one reading.
 

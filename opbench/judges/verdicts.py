@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from opbench.judges.text import parts, plain, strip_thinking
 
@@ -75,6 +76,7 @@ _TEXT_KEYS = ("final_answer", "result", "evaluation", "answer")
 """Keys that may hold a verdict or something else."""
 
 
+@lru_cache(maxsize=4096)
 def parse_verdict(text: str) -> bool | None:
     """True for CORRECT, False for WRONG, None when the reply has no clear verdict or more than one.
 

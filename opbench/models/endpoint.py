@@ -8,21 +8,24 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opbench import addresses
 from opbench.errors import ModelError, ModelErrorKind
 from opbench.models.embedded import EmbeddedServer
 from opbench.models.failures import Failure, explain, scrub
 from opbench.models.limits import Limits, Outcome
+from opbench.models.listing import served_models
 from opbench.models.registry import Spec
 from opbench.models.replicas import Replicas, Server
 from opbench.models.retrying import persist
 from opbench.models.transport import Transport
 
 T = TypeVar("T")
-Send = Callable[[Transport], Awaitable[tuple[T, int | None, Mapping[str, str]]]]
-"""Sends one request: (value, tokens as the endpoint counts them, the reply's headers). Raises Failure."""
+Answer = tuple[T, int | None, Mapping[str, str]]
+"""(value, tokens of prompt and answer as the endpoint counts them, the reply's headers)"""
+Send = Callable[[Transport], Awaitable[Answer[T]]]
+"""Sends one request. Raises Failure."""
 OnRetry = Callable[[str, ModelErrorKind, float], None]
 """Called before each wait with the model's name, what went wrong, and the seconds of waiting."""
 #: Signs of a key that is taken out of answers too: what local servers are given as a key may be any word.
@@ -164,24 +167,31 @@ class Endpoint:
         if self._on_retry is not None:
             self._on_retry(self.spec.name, failure.kind, wait_s)
 
-    async def address(self, server: str | None = None) -> tuple[str, str | None]:
-        """(base URL, key) of one of its servers; of the first, or of the embedded one, by default.
-
-        Raises UsageError when the embedded model isn't installed, ModelError when it doesn't start.
-        """
-        if self.spec.kind == "embedded":
-            found = await asyncio.to_thread(self._embedded.ensure)
-            return found.base_url, found.key
-        return server or self.spec.base_url, self._key
+    async def listed(self, server: str | None, timeout_s: float) -> list[dict[str, Any]]:
+        """The models that one of its servers lists, the first by default. Raises Failure."""
+        base_url, key = await self._address(server or self.spec.base_url)
+        try:
+            return await served_models(base_url, key, timeout_s=timeout_s, local=self._local(base_url))
+        except Failure as failure:
+            failure.server = server and addresses.shown(server)
+            failure.limit_s = timeout_s
+            raise
 
     async def _transport(self, server: Server) -> Transport:
         async with self._lock:
             if server not in self._open:
-                base_url, key = await self.address(server.base_url)
+                base_url, key = await self._address(server.base_url)
                 self._open[server] = Transport(
                     base_url, key, connect_timeout_s=self.spec.connect_timeout_s, local=self._local(base_url)
                 )
             return self._open[server]
+
+    async def _address(self, base_url: str) -> tuple[str, str | None]:
+        """(base URL, key); the embedded server is started if need be."""
+        if self.spec.kind == "embedded":
+            found = await asyncio.to_thread(self._embedded.ensure)
+            return found.base_url, found.key
+        return base_url, self._key
 
     def _local(self, base_url: str) -> bool:
         return self.spec.kind == "embedded" or addresses.local(base_url)

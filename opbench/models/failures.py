@@ -73,6 +73,8 @@ class Failure(Exception):
         """Whether the request never came to the server."""
         self.server: str | None = None
         """The address that was asked, fit for messages, where a model has several."""
+        self.limit_s: float | None = None
+        """Seconds that the request had, where they weren't the model's `timeout_s`."""
 
     @property
     def retried(self) -> bool:
@@ -230,9 +232,8 @@ def explain(spec: Spec, failure: Failure, attempts: int) -> str:
         case "rate_limit":
             text = f"rate limited{tries} ({said}). Lower its concurrency in the registry, or go on later."
         case "timeout":
-            text = (
-                f"no answer within {spec.timeout_s:g} s{tries}. Raise timeout_s in its registry entry, or go on later."
-            )
+            most = failure.limit_s or spec.timeout_s
+            text = f"no answer within {most:g} s{tries}. Raise timeout_s in its registry entry, or go on later."
         case "connection" if spec.replicas:
             text = (
                 f"none of its {len(spec.servers)} servers can be reached{tries} (the last, {url}: {said}). "

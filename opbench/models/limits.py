@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,6 +17,10 @@ Outcome = Literal["answered", "rate_limit", "timeout", "server", "connection", "
 
 #: Seconds that an endpoint is left alone after a refusal that names no time; doubled with each further one.
 _FIRST_HOLD_S = 0.5
+_LONGEST_HOLD_S = 8.0
+#: After a pause one request goes alone, for so many seconds: if it is refused too, it was the only one.
+_LEAST_ALONE_S = 0.1
+_MOST_ALONE_S = 2.0
 _LEARNING_RATE = 1 / 32
 #: One request in twenty without an answer in time is more than chance: fewer at a time may help.
 _SICK = 0.05
@@ -68,9 +73,12 @@ class Limits:
     """
 
     __slots__ = (
+        "_alone",
+        "_alone_s",
         "_bulk",
         "_cap",
         "_cut_at",
+        "_evidence",
         "_held_until",
         "_hold_s",
         "_levels",
@@ -84,6 +92,7 @@ class Limits:
         "_timer",
         "_tokens",
         "_under_way",
+        "_usual",
         "_waiting",
     )
 
@@ -113,6 +122,13 @@ class Limits:
         self._cut_at = self._shrunk_at = 0
         self._held_until = 0.0
         self._hold_s = _FIRST_HOLD_S
+        self._alone = False
+        self._alone_s = 0.0
+        self._usual = 0.0
+        """Tokens of a request, on the average."""
+        self._evidence = 0.0
+        """Whether refusals are for tokens: the sum of log(refused request's tokens / usual tokens), fading. Were they
+        for tokens, large requests would be refused in proportion to their size; else, whoever comes."""
         self._sick = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -191,8 +207,12 @@ class Limits:
         permit._under_way = self._under_way
         permit._taken = permit._estimate * self._bulk
         permit._cohort = self._levels.sent(self._under_way)
+        self._usual += (permit._taken - self._usual) * (_LEARNING_RATE if self._sent > 1 else 1.0)
         self._requests.take(1.0, now)
         self._tokens.take(permit._taken, now)
+        if self._alone:
+            self._alone = False
+            self._held_until = now + self._alone_s
 
     def _give_back(self, permit: Permit) -> None:
         now = self._loop.time()
@@ -220,7 +240,7 @@ class Limits:
             self._levels.over(permit._cohort, seconds if answered else None)
         now = self._loop.time()
         if headers:
-            self._listen(permit, headers)
+            self._listen(headers)
         if answered:
             self._hold_s = _FIRST_HOLD_S
             if tokens is not None:
@@ -230,7 +250,7 @@ class Limits:
             if permit._under_way >= self._cap.at - 1:
                 self._cap.answered()
         elif outcome == "rate_limit":
-            self._refused(permit, headers, wait_s, now)
+            self._refused(permit, seconds, headers, wait_s, now)
         elif wait_s is not None:
             self._hold(wait_s, now)
         self._sick += ((outcome == "timeout") - self._sick) * _LEARNING_RATE
@@ -238,47 +258,44 @@ class Limits:
             self._shrink(permit)
         self._leave(permit)
 
-    def _listen(self, permit: Permit, headers: Mapping[str, str]) -> None:
-        for pace, told, amount in (
-            (self._requests, requests_told(headers), 1.0),
-            (self._tokens, tokens_told(headers), permit._taken),
-        ):
+    def _listen(self, headers: Mapping[str, str]) -> None:
+        for pace, told in ((self._requests, requests_told(headers)), (self._tokens, tokens_told(headers))):
             if told.limit is not None:
                 pace.tell(told.limit / self._share)
-            if told.left is not None:
-                pace.left((told.left - (self._sent - permit._number) * amount) / self._share)
 
-    def _refused(self, permit: Permit, headers: Mapping[str, str], wait_s: float | None, now: float) -> None:
-        self._requests.correct(-1.0, now)
-        self._tokens.correct(-permit._taken, now)
+    def _refused(
+        self, permit: Permit, seconds: float, headers: Mapping[str, str], wait_s: float | None, now: float
+    ) -> None:
+        self._requests.refused(1.0, now)
+        self._tokens.refused(permit._taken, now)
         if permit._number <= self._cut_at:
             # Sent before an earlier refusal was heard.
             if wait_s is not None:
                 self._hold(wait_s, now)
             return
         self._cut_at = self._sent
-        asked = self._hold_s if wait_s is None else wait_s
-        self._hold_s = min(self._hold_s * 2, self._longest_wait_s)
-        for pace in self._blamed(permit, headers, now):
-            pace.cut(wait_s or 0.0, now)
-        if wait_s is None and permit._under_way >= self._cap.at * 0.8:
-            self._shrink(permit)
-        self._hold(asked, now)
+        self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
+        self._alone = True
+        blamed, other = self._blamed(permit, headers)
+        blamed.cut(wait_s or 0.0, now)
+        other.ease()
+        if wait_s is None:
+            self._hold(self._hold_s, now)
+            self._hold_s = min(self._hold_s * 2, _LONGEST_HOLD_S)
+            if permit._under_way >= self._cap.at * 0.8:
+                self._shrink(permit)
+        else:
+            self._hold(wait_s, now)
 
-    def _blamed(self, permit: Permit, headers: Mapping[str, str], now: float) -> list[Pace]:
-        """What the endpoint refused for, requests or tokens, as far as that can be known."""
-        told = []
-        requests, tokens = requests_told(headers), tokens_told(headers)
-        if requests.left is not None and requests.left < 1:
-            told.append(self._requests)
-        if tokens.left is not None and tokens.left < permit._estimate:
-            told.append(self._tokens)
-        if told:
-            return told
-        fullest = max(self._requests, self._tokens, key=lambda pace: pace.fullness(now))
-        if fullest.fullness(now) > 0.9:
-            return [fullest]
-        return [pace for pace in (self._requests, self._tokens) if pace.limit == float("inf")] or [fullest]
+    def _blamed(self, permit: Permit, headers: Mapping[str, str]) -> tuple[Pace, Pace]:
+        """(what the endpoint most likely refused for, the other): requests or tokens."""
+        requests, tokens = requests_told(headers).left, tokens_told(headers).left
+        if permit._estimate:
+            self._evidence = 0.9 * self._evidence + math.log(permit._taken / self._usual)
+        by_tokens = self._evidence > 0
+        if requests is not None and tokens is not None:
+            by_tokens = tokens < permit._taken and requests >= 1
+        return (self._tokens, self._requests) if by_tokens else (self._requests, self._tokens)
 
     def _shrink(self, permit: Permit) -> None:
         if permit._number > self._shrunk_at:

@@ -5,29 +5,41 @@ from __future__ import annotations
 import math
 
 MINUTE_S = 60.0
-#: What is used of a limit: requests don't arrive as evenly as they are sent.
-KEPT = 0.985
+#: What is used of a limit that was told: requests don't arrive as evenly as they are sent.
+_KEPT = 0.99
+#: What may be sent in one minute of a limit that was told.
+_FILLED = 0.995
 #: What may go at once after a pause, of a minute's.
 _AT_ONCE = 0.012
-_PARTS = 120
-_PART_S = MINUTE_S / _PARTS
-#: A learnt limit grows by this much every so many seconds in which it held somebody up; the growth doubles each
+_PARTS = 121
+_PART_S = 0.5
+#: A learnt limit grows by this much every so many seconds in which it held somebody up; the growth doubles each half
 #: minute without a refusal.
-_GROWTH = 0.003
+_GROWTH = 0.002
+_MOST_GROWTH = 0.03
 _GROWS_EVERY_S = 5.0
-_MOST_GROWTH = 0.1
+_GROWS_FASTER_EVERY_S = 30.0
+#: It grows only while fewer than this share of the last requests, about so many, were refused.
+_REFUSED = 0.004
+_LAST = 512
+#: What is left of a learnt limit after a refusal, and after further ones that follow soon.
 _CUTS = (0.985, 0.96, 0.92, 0.85, 0.75)
 _SOON_S = 10.0
+#: What was taken in a whole minute is taken in the next one too, near enough.
+_SURE = 0.97
+_EASED = 1.05
 
 
 class Minute:
     """What went out in the last minute, in half seconds."""
 
-    __slots__ = ("_newest", "_parts", "_sum")
+    __slots__ = ("_newest", "_parts", "_sum", "began")
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
+        self.began = now
+        """Since when it counts: shortly before the first of what it holds, or longer than a minute ago."""
         self._parts = [0.0] * _PARTS
-        self._newest = 0
+        self._newest = int(now / _PART_S)
         self._sum = 0.0
 
     def add(self, amount: float, now: float) -> None:
@@ -39,16 +51,28 @@ class Minute:
         self._sum += amount
 
     def sum(self, now: float) -> float:
-        """What was counted in the last 59.5 to 60 seconds."""
+        """What was counted in the last 60 to 60.5 seconds."""
         part = int(now / _PART_S)
         if part != self._newest:
             self._turn(part)
         return self._sum
 
+    def falls(self, by: float, now: float) -> float:
+        """When the sum will have fallen by so much, if nothing comes."""
+        part = int(now / _PART_S)
+        if part != self._newest:
+            self._turn(part)
+        for later in range(1, _PARTS + 1):
+            by -= self._parts[(part + later) % _PARTS]
+            if by <= 0:
+                return (part + later) * _PART_S
+        return now + MINUTE_S
+
     def _turn(self, part: int) -> None:
         if part - self._newest >= _PARTS:
             self._parts = [0.0] * _PARTS
             self._sum = 0.0
+            self.began = part * _PART_S
         else:
             for gone in range(self._newest + 1, part + 1):
                 self._sum -= self._parts[gone % _PARTS]
@@ -57,15 +81,16 @@ class Minute:
 
 
 class Pace:
-    """Spreads an amount evenly over the minute, at a ceiling that was told or learnt from refusals.
+    """Spreads an amount evenly over the minute, up to a ceiling that was told or learnt from refusals.
 
     Even, because an endpoint may count in sliding minutes, in the clock's minutes or in a bucket that holds a second's
-    worth: what is even passes all three. Amounts larger than the bucket run into debt, which the next ones wait for.
+    worth: what is even passes all three. Amounts larger than what may go at once run into debt, which the next ones
+    wait for.
     """
 
     __slots__ = (
         "_at",
-        "_began",
+        "_configured",
         "_cuts",
         "_growth",
         "_held_up",
@@ -75,44 +100,40 @@ class Pace:
         "_minute",
         "_quiet",
         "_rate",
+        "_refusals",
         "_room",
+        "_since_cut",
+        "_told",
         "learnt",
-        "told",
     )
 
-    def __init__(self, told: float | None, now: float) -> None:
-        self.told = math.inf if told is None else told
-        """Most a minute, as configured or as the endpoint's headers say; infinite when nobody said."""
+    def __init__(self, configured: float | None, now: float) -> None:
+        self._configured = configured is not None
+        self._told = math.inf if configured is None else configured
         self.learnt = math.inf
         """Most a minute, from refusals; infinite while there were none."""
-        self._minute = Minute()
-        self._began = now
-        self._level = self._at = 0.0
-        self._last_cut = -math.inf
+        self._minute = Minute(now)
         self._cuts = 0
-        self._looked = self._quiet = now
+        self._since_cut = 0
+        self._refusals = 0.0
+        self._last_cut = -math.inf
+        self._looked = self._quiet = self._at = now
         self._growth = _GROWTH
         self._held_up = False
-        self._rate = math.inf
-        self._room = math.inf
-        self._at = now
+        self._rate = self._room = math.inf
+        self._level = 0.0
         self._set()
-        self._level = self._room
 
     @property
     def limit(self) -> float:
-        """Most a minute at present."""
-        return min(self.told, self.learnt)
+        """Most a minute at present: the lower of what was told and what was learnt."""
+        return min(self._told, self.learnt)
 
     def tell(self, limit: float) -> None:
-        """The endpoint says what its limit is."""
-        if limit < self.told:
-            self.told = limit
+        """The endpoint says what its limit is. What is configured goes before that."""
+        if limit != self._told and not self._configured:
+            self._told = limit
             self._set()
-
-    def left(self, amount: float) -> None:
-        """The endpoint says how much is left of its limit."""
-        self._level = min(self._level, amount)
 
     def opens(self, amount: float, now: float) -> float:
         """When so much may go."""
@@ -121,15 +142,22 @@ class Pace:
         if now - self._looked >= _GROWS_EVERY_S:
             self._grow(now)
         self._fill(now)
+        opens = now
         lacking = min(amount, self._room) - self._level
-        if lacking <= 1e-9:
-            return now
-        self._held_up = True
-        return now + lacking / self._rate
+        if lacking > 1e-9:
+            opens += lacking / self._rate
+        if self._told <= self.learnt:
+            over = self._minute.sum(now) + amount - max(self._told * _FILLED, amount)
+            if over > 1e-9:
+                opens = max(opens, self._minute.falls(over, now))
+        self._held_up = self._held_up or opens > now
+        return opens
 
     def take(self, amount: float, now: float) -> None:
         """So much goes."""
         self._minute.add(amount, now)
+        self._since_cut += 1
+        self._refusals -= self._refusals / _LAST
         if self._rate != math.inf:
             self._fill(now)
             self._level -= amount
@@ -140,39 +168,51 @@ class Pace:
         if self._rate != math.inf:
             self._level -= amount
 
-    def fullness(self, now: float) -> float:
-        """What went in the last minute, as a share of the limit."""
-        return self._minute.sum(now) / self.limit
+    def refused(self, amount: float, now: float) -> None:
+        """What was taken was refused."""
+        self.correct(-amount, now)
+        self._since_cut -= 1
 
     def cut(self, wait_s: float, now: float) -> None:
-        """The endpoint refused, and asks to wait: learn from what it took until now."""
-        past = max(min(now - self._began, MINUTE_S), 0.05)
-        took = self._minute.sum(now) * MINUTE_S / min(past + wait_s, MINUTE_S)
-        self._cuts = self._cuts + 1 if now - self._last_cut < _SOON_S else 0
+        """The endpoint refused, and asks to wait (0 when it doesn't say): learn from what it took until now."""
+        past = max(now - self._minute.began, 0.05)
+        taken = self._minute.sum(now)
+        learnt = min(self.limit, taken * MINUTE_S / min(past + wait_s, MINUTE_S))
+        if self._since_cut > 0:
+            self._cuts = self._cuts + 1 if now - self._last_cut < _SOON_S else 0
+            learnt *= _CUTS[min(self._cuts, len(_CUTS) - 1)]
+        self._since_cut = 0
+        self._refusals += 1 / _LAST
         self._last_cut = self._looked = self._quiet = now
         self._growth = _GROWTH
-        self.learnt = max(min(self.limit, took) * _CUTS[min(self._cuts, len(_CUTS) - 1)], 1.0)
+        self.learnt = max(learnt, taken * _SURE, 1.0)
         self._set()
         self._level = min(self._level, 0.0)
 
+    def ease(self) -> None:
+        """It was something else that the endpoint refused for."""
+        self.learnt *= _EASED
+        self._set()
+
     def _grow(self, now: float) -> None:
-        if self.learnt < self.told and self._held_up:
+        if self.learnt < self._told and self._held_up and self._refusals < _REFUSED:
             self.learnt *= 1 + self._growth
             self._set()
-        if now - self._quiet >= MINUTE_S:
+        if now - self._quiet >= _GROWS_FASTER_EVERY_S:
             self._growth = min(self._growth * 2, _MOST_GROWTH)
             self._quiet = now
         self._looked = now
         self._held_up = False
 
     def _set(self) -> None:
-        if self.limit == math.inf:
+        limit = self.limit
+        if limit == math.inf:
+            self._rate = self._room = math.inf
             return
-        if self._rate == math.inf:
-            self._level = 0.0
-        self._rate = self.limit * KEPT / MINUTE_S
-        self._room = max(1.0, self.limit * _AT_ONCE)
-        self._level = min(self._level, self._room)
+        was_free = self._rate == math.inf
+        self._rate = min(self._told * _KEPT, self.learnt) / MINUTE_S
+        self._room = max(1.0, limit * _AT_ONCE)
+        self._level = 0.0 if was_free else min(self._level, self._room)
 
     def _fill(self, now: float) -> None:
         if now > self._at:

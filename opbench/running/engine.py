@@ -128,6 +128,7 @@ class Engine:
         halted_after: str | None = None,
         scores_users: bool = True,
         before: Callable[[Progress], Awaitable[None]] | None = None,
+        concurrency: int | None = None,
     ) -> None:
         """`worker` is this process's row (`schema.workers`).
 
@@ -135,8 +136,9 @@ class Engine:
         `reason_to_halt` is asked before each record is taken up; a sentence ends the run like a stop.
         `halted_after` is said when the plan is done and yet was only a part of what is to do.
         `scores_users`: False for a member of a team, whose leader gives the users their scores and says why the run
-        ended.
+        ended; the member's row stays then, with its last numbers, until its leader forgets it.
         `before` is done before the first record, when there are any to do; it asks `may_go_on` between its parts.
+        `concurrency`: jobs at a time, where it isn't the whole run's.
         """
         self._store = store
         self._run_id = run_id
@@ -145,7 +147,7 @@ class Engine:
         self._embed = embed
         self._on_progress = on_progress
         self._client_stats = stats
-        self._concurrency = pipeline.tools.concurrency
+        self._concurrency = concurrency or pipeline.tools.concurrency
         self._finished: asyncio.Queue[_Finished | None] = asyncio.Queue(maxsize=_BATCH * 2)
         self._go = asyncio.Event()
         self._go.set()
@@ -179,7 +181,7 @@ class Engine:
             LeaseLost: others have taken this process's jobs; the calls that it made are kept.
         """
         progress = Progress(source.planned, source.finished, source.to_do)
-        await self._beat(progress)
+        await self.beat(progress)
         beating = asyncio.create_task(self._keep_beating(progress))
         writing = asyncio.create_task(self._write(source, progress))
         workers: list[asyncio.Task[None]] = []
@@ -216,7 +218,10 @@ class Engine:
             await asyncio.gather(*workers, writing, beating, return_exceptions=True)
             await source.aclose()
             with contextlib.suppress(StoreError):
-                await self._in_writer(forget_worker, self._store, self._worker["id"])
+                if self._scores_users:
+                    await self._in_writer(forget_worker, self._store, self._worker["id"])
+                else:
+                    await self.beat(progress)
             self._writer.shutdown()
         self._on_progress(progress)
         return progress
@@ -308,14 +313,15 @@ class Engine:
     async def _keep_beating(self, progress: Progress) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            await self._beat(progress)
+            await self.beat(progress)
             if self._scores_users:
                 # One at a time: an older result must not be written over a newer one.
                 async with self._scoring:
                     touched, self._touched = self._touched, set()
                     await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
 
-    async def _beat(self, progress: Progress) -> None:
+    async def beat(self, progress: Progress) -> None:
+        """Show in the store that this process is alive and how far it is, and learn what is asked of the run."""
         calls = self._pipeline.tools.calls.stats
         asked = await asyncio.to_thread(
             beat,

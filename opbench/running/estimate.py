@@ -81,7 +81,10 @@ class Estimate:
         self._at_a_time = cache(lambda model: prepared.at_a_time(model, concurrency))
         self._sizes = {memory: memory_tokens(prepared, memory) for memory in study.memories if memory != BASE}
         self._questions = np.array([prompt_tokens(study, instance) for instance in instances])
-        self._judge_calls = np.array([judge_calls(study, instance) for instance in instances])
+        # Once a subtype: a judge is looked for among all installed packages.
+        kinds = {(instance.benchmark, instance.subtype): instance for instance in instances}
+        calls = {kind: judge_calls(study, instance) for kind, instance in kinds.items()}
+        self._judge_calls = np.array([calls[instance.benchmark, instance.subtype] for instance in instances])
         self._sharing = Sharing(prepared, plan.jobs)
         benchmarks = np.array([instance.benchmark for instance in instances])
         for configuration, row in zip(plan.jobs.configuration_ids, plan.jobs.states, strict=True):

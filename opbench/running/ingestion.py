@@ -130,6 +130,22 @@ class Ingestion:
             await on_progress()
 
 
+def told(failures: Mapping[tuple[str, str], ModelError | MemoryFault]) -> list[list[str | None]]:
+    """Why ingestions failed, as JSON values for other processes: system, user id, kind of a model's error, sentence."""
+    return [
+        [system, user, error.kind if isinstance(error, ModelError) else None, str(error)]
+        for (system, user), error in failures.items()
+    ]
+
+
+def failures_of(values: Iterable[Sequence[Any]]) -> Failures:
+    """What `told` told."""
+    return {
+        (system, user): MemoryFault(sentence) if kind is None else ModelError(sentence, kind=kind)
+        for system, user, kind, sentence in values
+    }
+
+
 def summary(ingestion: Ingestion) -> list[dict[str, Any]]:
     """What a run's provenance tells of its ingestions: one dict a system and user, of JSON values."""
     rows = []

@@ -54,6 +54,13 @@ class PlanSource:
         """Nothing is to be given back."""
 
 
+class NoJobs(PlanSource):
+    """A plan that others do: whoever leads them has no job itself."""
+
+    async def take(self) -> Sequence[Job]:
+        return ()
+
+
 class LeaseSource:
     """The jobs of shards that this member leases, some at a time, until none is left to take or to wait for."""
 

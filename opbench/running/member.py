@@ -6,26 +6,28 @@ Its last numbers stay in its row of `schema.workers` until its leader has read t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
 from typing import Any
 
 from sqlalchemy import select
 
-from opbench.errors import LeaseLost, MemoryFault, ModelError, UsageError
+from opbench.errors import LeaseLost, StoreError, UsageError
 from opbench.running.budget import Meter
 from opbench.running.crew import Part
 from opbench.running.engine import Engine
+from opbench.running.ingestion import Failures, failures_of
 from opbench.running.lease_source import LeaseSource
 from opbench.running.pipeline import Pipeline
 from opbench.running.prepare import Prepared
 from opbench.running.worker import make_tools
 from opbench.store import leases
 from opbench.store import schema as s
-from opbench.store.claims import new_worker
+from opbench.store.claims import Pulse, new_worker
 from opbench.store.database import Store
 from opbench.study import Configuration
 
-Failures = Mapping[tuple[str, str], ModelError | MemoryFault]
+#: Seconds between two looks at whether the leader is there.
+_LOOK_S = 2.0
 
 
 async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Event | None = None) -> None:
@@ -91,17 +93,37 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
         of=part.of,
         concurrency=part.concurrency,
     )
-    stopping = None if stop is None else asyncio.create_task(_stop(engine, stop))
+    watching = [asyncio.create_task(_stop_without_leader(engine, store, part.leader))]
+    if stop is not None:
+        watching.append(asyncio.create_task(_stop_when_asked(engine, stop)))
     try:
         await engine.run(source)
     finally:
-        if stopping is not None:
-            stopping.cancel()
+        for task in watching:
+            task.cancel()
 
 
-async def _stop(engine: Engine, stop: asyncio.Event) -> None:
+async def _stop_when_asked(engine: Engine, stop: asyncio.Event) -> None:
     await stop.wait()
     engine.stop()
+
+
+async def _stop_without_leader(engine: Engine, store: Store, leader: str) -> None:
+    pulse = Pulse()
+    w = s.workers.c
+
+    def there() -> bool:
+        with store.begin() as connection:
+            row = connection.execute(select(w.host, w.pid, w.heartbeat_at).where(w.id == leader)).first()
+        return row is not None and pulse.alive(*row)
+
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        # A store that can't be read ends the engine by itself.
+        with contextlib.suppress(StoreError):
+            if not await asyncio.to_thread(there):
+                engine.stop()
+                return
 
 
 def _of_the_run(store: Store, prepared: Prepared, part: Part) -> tuple[dict[Configuration, int], int, Failures]:
@@ -114,19 +136,5 @@ def _of_the_run(store: Store, prepared: Prepared, part: Part) -> tuple[dict[Conf
     if leader is None:
         raise LeaseLost("whoever started this worker isn't at work any more.")
     ids = {Configuration(row.model, row.memory, row.mitigation): row.id for row in rows}
-    failures = {
-        (system, user): _failure(kind, message) for system, user, kind, message in leader.stats.get("failures", [])
-    }
+    failures = failures_of(leader.stats.get("failures", []))
     return {each: ids[each] for each in prepared.study.configurations()}, leader.concurrency, failures
-
-
-def told(failures: Failures) -> list[tuple[str, str, str | None, str]]:
-    """Why ingestions failed, as JSON values: system, user id, kind of the model's error or None, sentence."""
-    return [
-        (system, user, error.kind if isinstance(error, ModelError) else None, str(error))
-        for (system, user), error in failures.items()
-    ]
-
-
-def _failure(kind: Any, message: str) -> ModelError | MemoryFault:
-    return MemoryFault(message) if kind is None else ModelError(message, kind=kind)

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from mitigations.base import Memory, PostProcessor, Processed, Reply, Search
@@ -22,7 +22,7 @@ from opbench.running.calls import CallStore
 from opbench.running.response_prompts import answer_messages, answer_system, answer_temperature, memory_blocks
 from opbench.running.retrieval import Retrieval
 from opbench.running.speaking import Speech
-from opbench.running.trace import Ledger, Trace, columns
+from opbench.running.trace import Ledger, Trace, columns, memory_json
 from opbench.running.watching import Stage, Watch
 from opbench.store.writing import CallRow, CallUse, FinishedRecord
 from opbench.study import BASE, NO_MITIGATION, Configuration, Study
@@ -196,7 +196,7 @@ class Pipeline:
         stage = Ledger()
 
         async def search() -> list[dict[str, Any]]:
-            return [asdict(found) for found in await retrieval.search(name, instance, instance.question, k)]
+            return [memory_json(found) for found in await retrieval.search(name, instance, instance.question, k)]
 
         row = await stage.call(self.tools.calls.retrieve(name, identity, search, salt))
         trace.uses.append(CallUse(row.key, "retrieval", stage.reused))

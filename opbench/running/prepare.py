@@ -70,8 +70,9 @@ class Prepared:
         return 1 if self.study.latency_probe else min(concurrency, self.registry.model(model).concurrency)
 
     def register(self, store: Store) -> dict[Configuration, int]:
-        """Make the run in the store, or find it there; the ids of its configurations."""
-        return create_run(store, self.run_id, self.study, self.digest, self.provenance, self.instances)
+        """Make the run in the store, or find it there; the ids of its configurations, in the study's order."""
+        ids = create_run(store, self.run_id, self.study, self.digest, self.provenance, self.instances)
+        return {configuration: ids[configuration] for configuration in self.study.configurations()}
 
     @property
     def ingesting(self) -> dict[str, Ingesting]:
@@ -115,14 +116,15 @@ async def _close(memories: Mapping[str, MemorySystem], gateway: Gateway, client:
             stack.push_async_callback(memory.aclose)
 
 
-def connect(store: Store, prepared: Prepared | PreparedMemories, concurrency: int) -> CallStore:
+def connect(store: Store, prepared: Prepared | PreparedMemories, concurrency: int, of: int = 1) -> CallStore:
     """The call store in front of the model client; the gateway answers through it from now on.
 
-    Calls are kept with the number of requests that their model got at a time when they were made.
+    Calls are kept with the number of requests that their model got at a time when they were made: from all the
+    processes of the run together, of which this is one `of` so many.
     """
 
     def at_a_time(name: str) -> int:
-        return min(prepared.at_a_time(name, concurrency), prepared.client.at_a_time(name))
+        return min(prepared.at_a_time(name, concurrency), prepared.client.at_a_time(name) * of)
 
     calls = call_store(store, prepared.registry, prepared.client, at_a_time)
     prepared.gateway.connect(calls)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ from opbench.errors import UsageError
 from opbench.running.agreement import fingerprint
 from opbench.running.crew import Part
 from opbench.running.prepare import Prepared
-from opbench.running.ray_local import LocalRay, ray_environment
+from opbench.running.ray_local import LocalRay
 from opbench.running.ray_worker import Orders, Place, Secrets, Worker
 from opbench.settings import settings
 from opbench.store.database import Store
@@ -91,34 +92,26 @@ class RayCrew:
 
     def _connect(self, address: str, workers: int, secret: Sequence[str]) -> ModuleType:
         """Ray, connected to a cluster or to a Ray of our own with room for so many workers."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        see_that_ray_is_installed()
+        if address == "auto":
+            address = _cluster_here() or "local"
+        # Ray looks at its environment when it is loaded.
+        self._closing.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
         if address == "local":
-            return self._start_local(workers, secret)
-        if address != "auto":
+            kept_back = {*secret, *_OURS_ALONE}
+            local = LocalRay(workers, {name: value for name, value in os.environ.items() if name not in kept_back})
+            self._closing.callback(local.close)
+            self._closing.enter_context(_environment(local.environment))
+            address = local.address
+        else:
             _see_that_somebody_answers(address)
-        try:
-            return self._join(address)
-        except ConnectionError as error:
-            if address == "auto" and not os.environ.get("RAY_ADDRESS"):
-                return self._start_local(workers, secret)
-            where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-            raise _not_reached(where, error) from error
-        except (RuntimeError, ValueError, ImportError, _ray_error()) as error:
-            raise _not_reached(address, error) from error
-
-    def _start_local(self, workers: int, secret: Sequence[str]) -> ModuleType:
-        _ray()
-        kept_back = {*secret, *_OURS_ALONE}
-        local = LocalRay(workers, {name: value for name, value in os.environ.items() if name not in kept_back})
-        self._closing.callback(local.close)
-        self._closing.enter_context(_environment(ray_environment(local.token_file)))
-        return self._join(local.address)
-
-    def _join(self, address: str) -> ModuleType:
-        ray = _ray()
-        with _sigterm_left_alone():
-            ray.init(address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+        ray = importlib.import_module("ray")
         self._closing.callback(ray.shutdown)
+        try:
+            with _sigterm_left_alone():
+                ray.init(address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, ImportError, ray.exceptions.RayError) as error:
+            raise _not_reached(address, error) from error
         return ray
 
     def _hire(self) -> _Hired:
@@ -133,9 +126,9 @@ class RayCrew:
         for ready in there:
             try:
                 places.append(self._ray.get(ready))
-            except _ray_error() as error:
-                raise UsageError(f"--ray: a worker couldn't be started: {_why(error)}") from error
-        refusals = sorted({place.refusal for place in places if place.refusal})
+            except self._ray.exceptions.RayError as error:
+                raise UsageError(f"--ray: a worker {_became(self._ray, error)}") from error
+        refusals = sorted({f"worker on {place.host}: {place.refusal}" for place in places if place.refusal})
         if refusals:
             more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
             raise UsageError(f"--ray: {refusals[0]}{more}")
@@ -165,8 +158,8 @@ class RayMember:
         self._part = part
         self._actor = worker.actor
         self._ready = worker.ready
-        # A worker's messages are worked through in order: it gets ready first.
-        self._work = worker.actor.work.remote(part)
+        # With what `ready` says, so that it is over by then: messages may overtake each other.
+        self._work = worker.actor.work.remote(part, worker.ready)
         self._ended: str | None = None
 
     @property
@@ -177,8 +170,8 @@ class RayMember:
         if self._ended is None and self._ray.wait([self._work], timeout=0)[0]:
             try:
                 self._ended = str(self._ray.get(self._work))
-            except _ray_error() as error:
-                self._ended = f"{self._where()}{_why(error)}"
+            except self._ray.exceptions.RayError as error:
+                self._ended = f"worker {self._part.number + 1}{self._where()} {_became(self._ray, error)}"
         return self._ended
 
     def stop(self) -> None:
@@ -189,25 +182,23 @@ class RayMember:
 
     def _where(self) -> str:
         if self._ray.wait([self._ready], timeout=0)[0]:
-            with contextlib.suppress(_ray_error()):
+            with contextlib.suppress(self._ray.exceptions.RayError):
                 place: Place = self._ray.get(self._ready)
-                return f"worker on {place.host} (process {place.pid}): "
-        return "a worker: "
+                return f" (process {place.pid} on {place.host})"
+        return ""
 
 
-def _ray() -> ModuleType:
-    try:
-        return importlib.import_module("ray")
-    except ModuleNotFoundError:
+def see_that_ray_is_installed() -> None:
+    """Without loading it, which takes time and looks at the environment.
+
+    Raises:
+        UsageError: it isn't.
+    """
+    if importlib.util.find_spec("ray") is None:
         raise UsageError(
             "--ray needs Ray, which isn't installed: pip install -r requirements-ray.txt, here and on all machines of "
             "the cluster. For several processes on this machine --workers needs nothing more."
-        ) from None
-
-
-def _ray_error() -> type[Exception]:
-    error: type[Exception] = _ray().exceptions.RayError
-    return error
+        )
 
 
 def _refuse_a_file(store: Store) -> None:
@@ -242,8 +233,27 @@ def _seen(prepared: Prepared) -> Iterator[str | None]:
         file.unlink(missing_ok=True)
 
 
+def _cluster_here() -> str | None:
+    """The address of the cluster that this machine is part of: `RAY_ADDRESS`, else what `ray start` noted. Ray itself
+    would also take one that another run has for itself."""
+    named = os.environ.get("RAY_ADDRESS")
+    if named and named != "auto":
+        return named
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    with contextlib.suppress(OSError, UsageError):
+        noted = (Path(folder) / "ray" / "ray_current_cluster").read_text(encoding="utf-8").strip()
+        # The note of one that was killed stays.
+        _see_that_somebody_answers(noted)
+        return noted
+    return None
+
+
 def _see_that_somebody_answers(address: str) -> None:
-    """Ray itself tries for a long time, with a page of warnings."""
+    """Ray itself tries for a long time, with a page of warnings.
+
+    Raises:
+        UsageError: it is no address, or nobody is there.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"--ray {address}: write auto, local, HOST:PORT or ray://HOST:PORT.")
@@ -254,45 +264,49 @@ def _see_that_somebody_answers(address: str) -> None:
 
 
 def _not_reached(address: str, error: BaseException) -> UsageError:
-    said = " ".join(str(error).split())[:300].rstrip(".")
+    said = " ".join(str(error).split())[:200].rstrip(". ")
     return UsageError(
         f"--ray {address}: no cluster is reached there ({said}). Is its head up ('ray start --head'), of the same Ray "
-        "and Python, and its token (RAY_AUTH_TOKEN_PATH) here? HOST:PORT is for machines of the cluster (usually port "
-        "6379), ray://HOST:PORT for others (10001)."
+        "and Python as here? Does it want a token (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH)? HOST:PORT is for the "
+        "cluster's own machines (usually port 6379), ray://HOST:PORT for others (10001)."
     )
 
 
-def _why(error: BaseException) -> str:
-    """What became of a worker, as a sentence; Ray's own words are a page."""
-    exceptions = _ray().exceptions
+def _became(ray: ModuleType, error: BaseException) -> str:
+    """What became of a worker, as the end of a sentence; Ray's own words are a page."""
     said = str(error)
-    if isinstance(error, exceptions.OutOfMemoryError) or "OutOfMemory" in said or "running low on memory" in said:
-        return "Ray ended it because its machine's memory was full. Use fewer --workers."
-    if isinstance(error, exceptions.NodeDiedError) or "node has died" in said or "node died" in said:
-        return "its machine is gone from the cluster."
+    if isinstance(error, ray.exceptions.OutOfMemoryError) or "OutOfMemory" in said or "running low on memory" in said:
+        return "was ended by Ray: its machine's memory was full. Use fewer --workers."
+    if isinstance(error, ray.exceptions.NodeDiedError) or "node has died" in said or "node died" in said:
+        return "is gone with its machine."
     if "No module named" in said:
-        missing = said.split("No module named", 1)[1].split()[0].strip("'\"")
+        package = said.split("No module named", 1)[1].split()[0].strip("'\"")
         return (
-            f"its machine has no Python package {missing}. Install the workbench there as here, and "
+            f"can't start: its machine has no Python package {package}. Install the workbench there as here, and "
             "requirements-ray.txt."
         )
-    if isinstance(error, exceptions.RayActorError):
-        return "its process is gone."
-    return " ".join(said.split())[:300]
+    if isinstance(error, ray.exceptions.RayActorError):
+        return "was killed."
+    return f"failed: {' '.join(said.split())[:200]}"
 
 
 @contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """The environment with these variables, and without those that are None."""
     before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    _set(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @contextlib.contextmanager

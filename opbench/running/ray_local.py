@@ -32,8 +32,8 @@ _ENDS_WITHIN_S = 20.0
 
 
 class LocalRay:
-    """A running Ray with room for `workers`; `address` is what the leader connects to, with the token in
-    `token_file`."""
+    """A running Ray with room for `workers`; `address` is what the leader connects to, with
+    `environment` set before it loads Ray."""
 
     def __init__(self, workers: int, environment: Mapping[str, str]) -> None:
         """`environment` is that of Ray and of its workers: nothing secret belongs into it.
@@ -42,14 +42,16 @@ class LocalRay:
             UsageError: Ray doesn't start; says what it said.
         """
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent()))
-        self.token_file = self._folder / "token"
-        self.token_file.touch(0o600)
-        self.token_file.write_text(secrets.token_hex(32), encoding="ascii")
+        token = self._folder / "token"
+        token.touch(0o600)
+        token.write_text(secrets.token_hex(32), encoding="ascii")
+        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None, "RAY_AUTH_TOKEN_PATH": str(token)}
+        told = {**environment, **self.environment, "RAY_USAGE_STATS_ENABLED": "0"}
         with (self._folder / "guard.log").open("wb") as log:
             self._guard = subprocess.Popen(
                 # -I: a folder of modules must not become part of Ray's path.
                 [sys.executable, "-I", __file__, str(self._folder), str(workers)],
-                env={**environment, **ray_environment(self.token_file)},
+                env={name: value for name, value in told.items() if value is not None},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -83,11 +85,6 @@ class LocalRay:
                 os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def ray_environment(token_file: Path) -> dict[str, str]:
-    """What makes Ray ask for the token, and keep what it knows of its use to itself."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file), "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def _parent() -> Path:

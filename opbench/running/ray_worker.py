@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from opbench.errors import OpbenchError, StoreError, UsageError
 from opbench.plugins import load_plugins
+from opbench.running import member
 from opbench.running.agreement import differences, fingerprint
 from opbench.running.crew import Part
 from opbench.running.prepare import Prepared, prepare
@@ -67,38 +68,36 @@ class Worker:
     def __init__(self) -> None:
         self._prepared: Prepared | None = None
         self._store: Store | None = None
-        self._refusal = "it wasn't told what to do."
         self._stop = asyncio.Event()
 
     async def ready(self, orders: Orders, secrets: Secrets) -> Place:
         """Get ready for the study, or say why this machine can't do it."""
-        host = socket.gethostname()
+        refusal = None
         try:
-            self._refusal = ""
             self._prepare(orders, secrets)
         except OpbenchError as error:
-            self._refusal = f"worker on {host}: {error}"
+            refusal = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told in a line
-            self._refusal = f"worker on {host}: {_unexpected(error)}"
-        return Place(host, os.getpid(), self._refusal or None)
+            refusal = _unexpected(error)
+        return Place(socket.gethostname(), os.getpid(), refusal)
 
-    async def work(self, part: Part) -> str:
-        """Do a part of the run; `""` when it is done, else why it isn't, as a sentence for people."""
-        if self._refusal or self._prepared is None or self._store is None:
-            return self._refusal
-        host = socket.gethostname()
-        from opbench.running import member
-
-        try:
-            await member.work(self._store, self._prepared, part, stop=self._stop)
-            return ""
-        except OpbenchError as error:
-            return f"worker on {host}: {error}"
-        except Exception as error:  # noqa: BLE001 - as above
-            return f"worker on {host}: {_unexpected(error)}"
-        finally:
-            await self._prepared.aclose()
-            self._store.close()
+    async def work(self, part: Part, place: Place) -> str:
+        """Do a part of the run, after `ready` said `place`; `""` when it is done, else why it isn't, as a sentence for
+        people."""
+        said = place.refusal
+        if said is None:
+            assert self._store is not None
+            assert self._prepared is not None
+            try:
+                await member.work(self._store, self._prepared, part, stop=self._stop)
+            except OpbenchError as error:
+                said = str(error)
+            except Exception as error:  # noqa: BLE001 - as above
+                said = _unexpected(error)
+            finally:
+                await self._prepared.aclose()
+                self._store.close()
+        return "" if said is None else f"worker {part.number + 1} (process {place.pid} on {place.host}) ended: {said}"
 
     async def stop(self) -> None:
         """Finish what is in flight, and take up nothing new."""

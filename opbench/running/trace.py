@@ -78,6 +78,15 @@ class Trace:
     uses: list[CallUse] = field(default_factory=list)
 
 
+def memory_json(memory: Memory) -> dict[str, Any]:
+    """As it is kept with records and retrievals."""
+    return {"text": memory.text, "date": memory.date, "score": memory.score}
+
+
+def _line_json(line: Memory | Line) -> dict[str, Any]:
+    return memory_json(line) if type(line) is Memory else asdict(line)
+
+
 def columns(
     configuration: Configuration, trace: Trace, concurrency: int, error: tuple[str, str] | None
 ) -> dict[str, Any]:
@@ -91,8 +100,8 @@ def columns(
         "finish_reason": trace.finish_reason,
         "draft": trace.draft,
         "critique": trace.critique,
-        "retrieved": None if configuration.memory == BASE else [asdict(memory) for memory in trace.retrieved],
-        "context": None if configuration.memory == BASE else [asdict(line) for line in trace.context],
+        "retrieved": None if configuration.memory == BASE else [memory_json(memory) for memory in trace.retrieved],
+        "context": None if configuration.memory == BASE else [_line_json(line) for line in trace.context],
         "state": trace.state,
         "state_reason": trace.state_reason,
         "counts": _counts(trace) or None,

@@ -19,6 +19,7 @@ from opbench.serving.command import Order
 from opbench.settings import ROOT, settings
 
 REQUIREMENTS = ROOT / "requirements-vllm.txt"
+_NAMING = "--python or OPBENCH_VLLM_PYTHON"
 _LOOK_S = 300.0
 _SMI_S = 30.0
 _WHO_S = 2.0
@@ -41,8 +42,10 @@ class Install:
 
 
 def check_ports(order: Order) -> None:
-    """Raises:
-    UsageError: something listens on a port of these servers, or they can't listen there; says the mend.
+    """See that nobody listens where these servers will.
+
+    Raises:
+        UsageError: a port is in use, or can't be listened on; says the mend.
     """
     for port in order.ports:
         try:
@@ -93,34 +96,39 @@ def serving_python(named: str | None) -> str:
     return sys.executable
 
 
+def environment() -> dict[str, str]:
+    """What vLLM is asked and started with, before what is each server's own: nothing of the folder where the command
+    was given is imported, and nothing is told to vLLM's makers."""
+    return {"PYTHONSAFEPATH": "1", "VLLM_NO_USAGE_STATS": "1"} | dict(os.environ)
+
+
 def look(python: str) -> Install:
-    """The vLLM of that Python.
+    """The vLLM of that Python. Takes some seconds.
 
     Raises:
         UsageError: it has none, or one that can't be imported; says the mend.
     """
-    program = Path(__file__).with_name("looked.py")
+    program = Path(__file__).with_name("looked.py").read_text(encoding="utf-8")
     try:
         done = subprocess.run(
-            [python, "-P", str(program)], capture_output=True, text=True, timeout=_LOOK_S, env=os.environ, check=False
+            [python, "-c", program], capture_output=True, text=True, timeout=_LOOK_S, env=environment(), check=False
         )
+        # vLLM may say something before.
         found = json.loads(done.stdout.strip().rpartition("\n")[2] or "null")
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise UsageError(
-            f"{python}: can't be asked for vLLM ({error}). Name the Python that has it: --python."
-        ) from None
-    if not isinstance(found, dict):
         said = done.stderr.strip().rpartition("\n")[2] or f"code {done.returncode}"
-        raise UsageError(f"{python}: can't be asked for vLLM ({said}). Name the Python that has it: --python.")
-    install = f"{python} -m pip install -r {REQUIREMENTS}"
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        found, said = None, str(error)
+    if not isinstance(found, dict):
+        raise UsageError(f"{python}: can't be asked for vLLM ({said}). Name the Python that has it: {_NAMING}.")
     if not found:
         raise UsageError(
-            f"vLLM isn't installed in {python}. Install it in an environment of its own (docs/models.md) and name "
-            "that one's Python: --python, or OPBENCH_VLLM_PYTHON."
+            f"vLLM isn't installed in {python}. Install {REQUIREMENTS.name} in an environment of its own "
+            f"(docs/models.md), and name that one's Python: {_NAMING}."
         )
     if "error" in found:
         raise UsageError(
-            f"vLLM {found['version']} of {python} can't be used ({found['error']}). Install it anew: {install}"
+            f"vLLM {found['version']} of {python} can't be used ({found['error']}). Install it anew: "
+            f"{python} -m pip install -r {REQUIREMENTS}"
         )
     return Install(
         python, found["distribution"], found["version"], found["device"], found["devices"], found["variable"]
@@ -128,8 +136,10 @@ def look(python: str) -> Install:
 
 
 def check_gpus(order: Order, install: Install) -> None:
-    """Raises:
-    UsageError: there is no GPU for this vLLM, or not as many as the servers take; says what was seen and the mend.
+    """See that there are the GPUs that the servers take; a vLLM for the CPU takes none.
+
+    Raises:
+        UsageError: there are none, or too few; says what was seen and the mend.
     """
     if install.device == "cpu":
         return
@@ -139,13 +149,19 @@ def check_gpus(order: Order, install: Install) -> None:
             f"{order.spec.name}: {where} finds no GPU here ({_smi()}). Serve it on a machine with one, "
             "and write its address into base_url."
         )
-    needed = order.gpus * len(order.ports)
-    if install.devices is not None and install.devices < needed:
-        servers = f"{len(order.ports)} servers of {order.gpus} each" if len(order.ports) > 1 else "its server"
-        raise UsageError(
-            f"{order.spec.name}: {needed} GPUs are needed for {servers}, {where} sees {install.devices} ({_smi()}). "
-            f"Take fewer: opbench serve {order.spec.name} --servers N -- --tensor-parallel-size N"
-        )
+    servers = len(order.ports)
+    needed = order.gpus * servers
+    if install.devices is None or install.devices >= needed:
+        return
+    if servers > 1 and install.devices >= order.gpus:
+        fewer = f"--servers {install.devices // order.gpus}"
+    else:
+        fewer = f"-- --tensor-parallel-size {install.devices}"
+    of = f" for {servers} servers of {order.gpus} each" if servers > 1 else ""
+    raise UsageError(
+        f"{order.spec.name}: {needed} GPUs are needed{of}, {where} sees {install.devices} ({_smi()}). "
+        f"Take fewer: opbench serve {order.spec.name} {fewer}"
+    )
 
 
 def _smi() -> str:

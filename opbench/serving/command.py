@@ -59,13 +59,12 @@ class Order:
 
     def entry(self) -> str | None:
         """The registry entry (TOML) that puts all these servers behind the model's name; None when it does already."""
-        first, *others = self.urls
         known = [addresses.shown(url) for url in self.spec.servers]
         if set(self.urls) <= set(known):
             return None
         fields = self.spec.model_dump(exclude_unset=True, exclude={"name"}) | {
             "base_url": self.spec.shown_url,
-            "replicas": list(dict.fromkeys([*known[1:], *others])),
+            "replicas": list(dict.fromkeys([*known[1:], *self.urls[1:]])),
         }
         return tomli_w.dumps({"models": {self.spec.name: fields}}).strip()
 
@@ -90,7 +89,7 @@ def order(spec: ModelSpec, further: Sequence[str] = (), servers: int | None = No
     port = _values(flags, "--port")
     if port is not None and port != [str(ports[0])]:
         raise UsageError(
-            f"{spec.name}: its vllm command says --port {' '.join(port)}, its base_url port {ports[0]}. Take --port out."
+            f"{spec.name}: its vllm command says --port {' '.join(port)}, its base_url {ports[0]}. Take --port out."
         )
     names = _values(flags, "--served-model-name")
     if names is not None and spec.served not in names:
@@ -140,7 +139,7 @@ def _words(spec: ModelSpec) -> list[str]:
         raise UsageError(f"{spec.name}: vllm can't be read as a command ({error}). Mend its quotes.") from None
     if words[:2] != ["vllm", "serve"] or len(words) < 3 or words[2].startswith("-"):
         raise UsageError(
-            f'{spec.name}: vllm isn\'t of the form "vllm serve MODEL [FLAGS]", the one that is started here.'
+            f'{spec.name}: vllm isn\'t of the form "vllm serve MODEL [FLAGS]". Write it so, or start it by hand.'
         )
     return words[2:]
 
@@ -168,7 +167,7 @@ def _ports(spec: ModelSpec, servers: int | None) -> tuple[int, ...]:
     ports = (*known[:wanted], *further)
     if max(ports) > _LAST_PORT:
         raise UsageError(
-            f"{spec.name}: {wanted} servers from port {known[0]} on go beyond {_LAST_PORT}. Lower its port."
+            f"{spec.name}: {wanted} servers from port {known[0]} on go beyond {_LAST_PORT}. Lower that of base_url."
         )
     return ports
 

@@ -1,5 +1,5 @@
-"""A program for another Python: says as JSON what vLLM it has and what that can compute on. Needs the standard library
-alone; run as `PYTHON -P looked.py`."""
+"""A program for another Python: says as JSON what vLLM it has and what that can compute on. Its text is given to
+`PYTHON -c`, so it needs the standard library alone."""
 
 import importlib
 import importlib.util
@@ -8,8 +8,8 @@ from importlib import metadata
 
 
 def look() -> dict[str, object]:
-    """`distribution` and `version` (both missing without vLLM), `device` (`cuda`, `cpu`, …; empty when vLLM finds
-    nothing to compute on), `devices` how many (null: unknown), `variable` the one that chooses among them; or `error`."""
+    """Nothing without vLLM; else `distribution` and `version`, and `error` or: `device` (`cuda`, `cpu`, …; empty when
+    vLLM finds nothing to compute on), `devices` how many (null: unknown), `variable` that chooses among them."""
     if importlib.util.find_spec("vllm") is None:
         return {}
     names = sorted(metadata.packages_distributions().get("vllm", []))
@@ -24,7 +24,7 @@ def look() -> dict[str, object]:
         found |= {"device": device, "variable": str(platform.device_control_env_var), "devices": None}
         if device not in ("", "cpu") and hasattr(platform, "device_count"):
             found["devices"] = int(platform.device_count())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # Whatever a broken installation raises: whoever asked tells it to people.
         lines = [each for each in str(error).splitlines() if each.strip()]
         found["error"] = f"{type(error).__name__}: {lines[0].strip() if lines else ''}"

@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +16,7 @@ import httpx2
 
 from opbench.models.failures import scrub
 from opbench.running.detached import last_lines
-from opbench.serving.checks import Install, devices_of
+from opbench.serving.checks import Install, devices_of, environment
 from opbench.serving.command import Order
 from opbench.serving.throughput import Counters, read
 from opbench.settings import settings
@@ -25,12 +24,13 @@ from opbench.settings import settings
 #: Seconds that a server gets to end when asked.
 _GOODBYE_S = 20.0
 _ASK_S = 5.0
-_LAST_LINES = 8
-#: A line that tells an exception; the last ones of a log often only say that "the engine failed, see above".
-_EXCEPTION = re.compile(r"\b\w*(?:Error|Exception)\b: \S")
+_LAST_LINES = 12
+#: Lines at a log's end in which the first exception is looked for: the last often only tells that "the engine failed".
+_LOOKED_THROUGH = 300
+_LONGEST = 200
+_EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): \S")
 #: What vLLM puts before each line of its log.
-_PREFIX = re.compile(r"^(?:\(\w+ pid=\d+\) )?(?:(?:INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ (?:\[[\w./]+:\d+\] )?)?")
-_LOG_BYTES = 2_000_000
+_PREFIX = re.compile(r"^(?:\(\w+ pid=\d+\) ?)?(?:(?:INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ (?:\[[\w./]+:\d+\] ?)?)?")
 
 
 class VllmServer:
@@ -54,6 +54,11 @@ class VllmServer:
         module = "vllm.entrypoints.openai.api_server"
         return [self._install.python, "-m", module, "--model", self._order.model, *flags]
 
+    def environment(self) -> dict[str, str]:
+        """What it is started with: its key and its GPUs are here."""
+        given = environment() | devices_of(self._order, self._install, self._index)
+        return given if self._key is None else given | {"VLLM_API_KEY": self._key}
+
     async def start(self) -> None:
         """Start it. It answers when `ready` says so.
 
@@ -69,14 +74,10 @@ class VllmServer:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._environment(),
+                env=self.environment(),
                 # Ctrl-C in the terminal is ours: we ask the servers to end.
                 start_new_session=True,
             )
-
-    def _environment(self) -> Mapping[str, str]:
-        environment = {"VLLM_NO_USAGE_STATS": "1"} | os.environ | devices_of(self._order, self._install, self._index)
-        return environment if self._key is None else environment | {"VLLM_API_KEY": self._key}
 
     @property
     def ended(self) -> bool:
@@ -104,19 +105,22 @@ class VllmServer:
 
     def doing(self) -> str:
         """The last line of its log, for whoever waits."""
-        lines = [_PREFIX.sub("", each).strip() for each in last_lines(self.log, 20)]
-        return scrub(next((each for each in reversed(lines) if each), ""), self._key)[:160]
+        return next(iter(self.last_words()[::-1]), "").strip()[:_LONGEST]
+
+    def end(self) -> str:
+        """How it ended, with the first exception that its log tells."""
+        code = self._process.returncode if self._process else None
+        how = f"was ended by {_signal(-code)}" if code is not None and code < 0 else f"ended with code {code}"
+        first = next((each.strip() for each in self._log_lines(_LOOKED_THROUGH) if _EXCEPTION.match(each)), None)
+        return f"the server on port {self.port} {how}" + (f": {first[:_LONGEST].rstrip('.')}" if first else "")
 
     def last_words(self) -> list[str]:
-        """How it ended and the last lines of its log, with the first exception in it."""
-        code = self._process.returncode if self._process else None
-        how = f"ended with code {code}" if code is None or code >= 0 else f"was ended by {_signal(-code)}"
-        written = [_PREFIX.sub("", each).rstrip() for each in last_lines(self.log, 2000)]
-        lines = [each for each in written if each]
-        last = lines[-_LAST_LINES:]
-        first = next((each.strip() for each in lines if _EXCEPTION.search(each)), None)
-        told = ([first] if first and first not in (each.strip() for each in last) else []) + last
-        return [f"the server on port {self.port} {how}. Its log {self.log} ends:", *(scrub(x, self._key) for x in told)]
+        """The last lines of its log."""
+        return self._log_lines(_LAST_LINES)
+
+    def _log_lines(self, lines: int) -> list[str]:
+        written = (_PREFIX.sub("", each).rstrip() for each in last_lines(self.log, lines))
+        return [scrub(each, self._key) for each in written if each]
 
     async def stop(self) -> None:
         """Ask it to end, wait, and end by force what is left of it. Never raises."""

@@ -98,21 +98,20 @@ def together(counters: Iterable[Counters]) -> Counters:
     )
 
 
-HEADING = f"{'time':>8}  {'server':>7}  {'prompt tok/s':>12}  {'new tok/s':>10}  {'running':>7}  {'waiting':>7}  {'prefix hits':>11}"
+_WIDTHS = (8, 7, 12, 10, 7, 7, 11)
+
+
+def _row(*cells: str) -> str:
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+
+
+HEADING = _row("time", "server", "prompt tok/s", "new tok/s", "running", "waiting", "prefix hits")
 
 
 def line(time: str, server: str, seen: Throughput | None) -> str:
     """A line below HEADING; dashes where the server didn't tell."""
     if seen is None:
-        cells = ("–",) * 5
-    else:
-        hits = "–" if seen.hits is None else f"{seen.hits:.0%}"
-        cells = (
-            f"{seen.prompt_per_s:,.1f}",
-            f"{seen.generated_per_s:,.1f}",
-            f"{seen.running:,}",
-            f"{seen.waiting:,}",
-            hits,
-        )
-    prompt, new, running, waiting, hits_ = cells
-    return f"{time:>8}  {server:>7}  {prompt:>12}  {new:>10}  {running:>7}  {waiting:>7}  {hits_:>11}"
+        return _row(time, server, *["–"] * 5)
+    hits = "–" if seen.hits is None else f"{seen.hits:.0%}"
+    speeds = f"{seen.prompt_per_s:,.1f}", f"{seen.generated_per_s:,.1f}"
+    return _row(time, server, *speeds, f"{seen.running:,}", f"{seen.waiting:,}", hits)

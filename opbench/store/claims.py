@@ -104,11 +104,32 @@ def worker_alive(host: str, pid: int, heartbeat_at: float) -> bool:
     silent = time.time() - heartbeat_at
     if host != socket.gethostname():
         return silent < _SILENT_ELSEWHERE
+    # A dead worker's number may have been given to another process, which writes no heartbeat.
+    return _is_there(pid) and silent < _SILENT_HERE
+
+
+class Pulse:
+    """Whether a worker is alive, for one who looks at it again and again: by its heartbeat's changing, since two
+    machines' clocks differ, and one's may be set anew."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._changed = time.monotonic()
+
+    def alive(self, host: str, pid: int, heartbeat_at: float) -> bool:
+        now = time.monotonic()
+        if heartbeat_at != self._last:
+            self._last, self._changed = heartbeat_at, now
+        if host == socket.gethostname() and not _is_there(pid):
+            return False
+        return now - self._changed < _SILENT_HERE
+
+
+def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass  # it is there, as another user's
-    # A dead worker's number may have been given to another process, which writes no heartbeat.
-    return silent < _SILENT_HERE
+    return True

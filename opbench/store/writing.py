@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import JSON, Connection, Table, bindparam, delete, select, update
+from sqlalchemy import JSON, Connection, Table, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opbench.store import schema as s
-from opbench.store.claims import is_led
 from opbench.store.database import Store
 from opbench.study import Configuration, Study
 from opbench.types import Instance, Score
@@ -158,13 +157,12 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord], h
         return
     # Of a record that comes twice the last counts, as if it had come later.
     latest = {(record.configuration_id, record.instance_id): record for record in records}
-    with store.begin() as connection:
-        if held is not None:
-            held(connection)
+    with _writing(store, held) as connection:
+        first = _next_id(connection)
         calls = {call.key: call for record in records for call in record.calls}
         insert_ignore(connection, s.calls, [call.values() for call in calls.values()])
         connection.execute(_FORGET, [{"configuration": key[0], "instance": key[1]} for key in latest])
-        kept = _insert_records(connection, run_id, list(latest.values()))
+        kept = _insert_records(connection, run_id, list(latest.values()), first)
         uses = [row for record_id, record in kept for row in _use_rows(record_id, record.uses)]
         scores = [_score_row(record_id, record.judge, score) for record_id, record in kept for score in record.scores]
         embeddings = [
@@ -181,6 +179,26 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord], h
                 connection.execute(table.insert(), rows)
 
 
+@contextmanager
+def _writing(store: Store, held: Held | None) -> Iterator[Connection]:
+    """A transaction that nobody else writes between the beginning and the end of, in SQLite."""
+    with store.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if held is not None:
+            held(connection)
+        yield connection
+
+
+def _next_id(connection: Connection) -> int | None:
+    """The id of the next record in SQLite, which would give the last one's id again once that is replaced: whoever
+    reads a run would take the new record for the old one. PostgreSQL gives no id twice."""
+    if connection.dialect.name != "sqlite":
+        return None
+    return 1 + (connection.scalar(_LAST_ID) or 0)
+
+
+_LAST_ID = select(func.max(s.records.c.id))
 _FORGET = delete(s.records).where(
     s.records.c.configuration_id == bindparam("configuration"), s.records.c.instance_id == bindparam("instance")
 )
@@ -191,19 +209,27 @@ _UNTOLD: dict[str, Any] = {
 
 
 def _insert_records(
-    connection: Connection, run_id: str, records: Sequence[FinishedRecord]
+    connection: Connection, run_id: str, records: Sequence[FinishedRecord], first: int | None
 ) -> list[tuple[int, FinishedRecord]]:
-    """Insert and return with ids. A statement takes rows of the same columns: what a record leaves out stays null."""
+    """Insert and return with ids, which count from `first` or are the store's. A statement takes rows of the same
+    columns: what a record leaves out stays null."""
     alike: dict[frozenset[str], list[tuple[dict[str, Any], FinishedRecord]]] = {}
-    for record in records:
+    for number, record in enumerate(records):
         row = _UNTOLD | record.values
         row |= {"run_id": run_id, "configuration_id": record.configuration_id, "instance_id": record.instance_id}
+        if first is not None:
+            row["id"] = first + number
         alike.setdefault(frozenset(row), []).append((row, record))
     kept: list[tuple[int, FinishedRecord]] = []
     for group in alike.values():
-        insert = s.records.insert().returning(s.records.c.id, sort_by_parameter_order=True)
-        ids = connection.scalars(insert, [row for row, _ in group])
-        kept += zip(ids.all(), (record for _, record in group), strict=True)
+        rows = [row for row, _ in group]
+        if first is not None:
+            connection.execute(s.records.insert(), rows)
+            ids: Iterable[int] = (row["id"] for row in rows)
+        else:
+            insert = s.records.insert().returning(s.records.c.id, sort_by_parameter_order=True)
+            ids = connection.scalars(insert, rows).all()
+        kept += zip(ids, (record for _, record in group), strict=True)
     return kept
 
 
@@ -240,9 +266,7 @@ def save_judgements(store: Store, judgements: Sequence[Judgement], held: Held | 
     """
     if not judgements:
         return
-    with store.begin() as connection:
-        if held is not None:
-            held(connection)
+    with _writing(store, held) as connection:
         insert_ignore(connection, s.calls, [call.values() for each in judgements for call in each.calls])
         for each in judgements:
             _replace_scores(connection, each)
@@ -330,18 +354,14 @@ def set_halted(store: Store, run_id: str, reason: str | None) -> None:
 
 def beat(store: Store, worker: dict[str, Any]) -> str:
     """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run: `stop` when another
-    process has taken the run, as it may when this one was silent for long; to a member of a team also when its part was
-    given to another, or its leader is gone."""
-    leader = worker.get("leader")
+    process has taken the run, or a member's part, as it may when this one was silent for long."""
     with store.begin() as connection:
         # Changed and not made anew: on PostgreSQL a row that is made anew looks gone to whoever waits for it (`hold`).
         if not connection.execute(update(s.workers).where(s.workers.c.id == worker["id"]).values(**worker)).rowcount:
             others = select(s.workers.c.id).where(s.workers.c.run_id == worker["run_id"]).limit(1)
-            if leader is not None or connection.scalar(others):
+            if worker.get("leader") is not None or connection.scalar(others):
                 return "stop"
             connection.execute(s.workers.insert().values(**worker))
-        if leader is not None and not is_led(connection, leader):
-            return "stop"
         return str(connection.execute(select(s.runs.c.request).where(s.runs.c.id == worker["run_id"])).scalar_one())
 
 

@@ -7,11 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from opbench.running.measured import Measured
-from opbench.running.plan import Job, Plan, pilot
+from opbench.running.plan import DONE, MISSING, Jobs, Plan, pilot
 from opbench.running.prepare import prepare
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
@@ -24,13 +25,15 @@ from tests.running.study import PLANNED, STUDY, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 USER = User("c", "Ana", "Ben", True)
-INSTANCES = [Instance(f"{name}/{n}", name, USER, "fact", "?") for name in ("op", "locomo") for n in range(5)]
+INSTANCES = [Instance(f"{name}/{n}", name, USER, "fact", f"{name} {n}?") for name in ("op", "locomo") for n in range(5)]
 CONFIGURATIONS = [Configuration("m", "rag", name) for name in ("none", "reminder", "marag")]
 
 
-def made_plan() -> Plan:
-    jobs = tuple(Job(number, each, i) for i in INSTANCES for number, each in enumerate(CONFIGURATIONS))
-    return Plan(jobs, len(jobs), 0, 0)
+def made_plan(states: np.ndarray | None = None) -> Plan:
+    if states is None:
+        states = np.full((len(CONFIGURATIONS), len(INSTANCES)), MISSING, dtype=np.uint8)
+    jobs = Jobs({each: number for number, each in enumerate(CONFIGURATIONS)}, INSTANCES, states)
+    return Plan(jobs, states.size, states.size - len(jobs), 0)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +59,11 @@ def test_all_configurations_of_a_pilot_get_the_same_instances() -> None:
 
 
 def test_a_pilot_takes_what_is_left() -> None:
-    whole = made_plan()
-    left = tuple(job for job in whole.jobs if job.instance.benchmark == "locomo" and job.configuration_id == 1)
-    chosen = pilot(Plan(left, whole.planned, whole.planned - len(left), 0), INSTANCES, 3).jobs
+    left = [
+        [MISSING if number == 1 and instance.benchmark == "locomo" else DONE for instance in INSTANCES]
+        for number in range(len(CONFIGURATIONS))
+    ]
+    chosen = pilot(made_plan(np.array(left, dtype=np.uint8)), INSTANCES, 3).jobs
     assert [job.instance.id for job in chosen] == ["locomo/0", "locomo/1", "locomo/2"]
 
 

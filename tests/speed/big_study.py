@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +90,21 @@ def write_big_study(store: Store, run_id: str = BIG, study: Study = STUDY, every
     """Write the study; `every` n-th instance only makes a smaller one of the same kind."""
     slice_ = instances()[::every]
     ids = create_run(store, run_id, study, run_id, PROVENANCE, slice_)
+    write_records(store, run_id, ids, slice_, study)
+    return run_id
+
+
+def write_records(
+    store: Store,
+    run_id: str,
+    ids: Mapping[Configuration, int],
+    slice_: Sequence[Instance],
+    study: Study,
+    failed: float = _FAILED,
+) -> None:
+    """Write every record of a run that is there, with scores and embeddings; `failed` is the share of errors."""
     for number, (configuration, configuration_id) in enumerate(ids.items()):
-        made = _Made(configuration, configuration_id, number)
+        made = _Made(configuration, configuration_id, number, study, failed)
         batch: list[FinishedRecord] = []
         for record in made.records(slice_):
             batch.append(record)
@@ -100,14 +113,16 @@ def write_big_study(store: Store, run_id: str = BIG, study: Study = STUDY, every
                 batch = []
         save_records(store, run_id, batch)
         save_user_scores(store, made.user_scores())
-    return run_id
 
 
 class _Made:
     """The records of one configuration, made up."""
 
-    def __init__(self, configuration: Configuration, configuration_id: int, number: int) -> None:
+    def __init__(
+        self, configuration: Configuration, configuration_id: int, number: int, study: Study, failed: float
+    ) -> None:
         self.configuration, self.id = configuration, configuration_id
+        self.judge, self.embedder, self.failed = study.judge, study.embedder, failed
         self.random = random.Random(number)
         self.numbers = np.random.default_rng(number)
         self.remembers = configuration.memory != BASE
@@ -115,10 +130,10 @@ class _Made:
         self.level = _level(configuration, number)
         self.vectors: dict[str, list[npt.NDArray[np.float32]]] = {}
 
-    def records(self, slice_: list[Instance]) -> Iterator[FinishedRecord]:
+    def records(self, slice_: Sequence[Instance]) -> Iterator[FinishedRecord]:
         towards: dict[str, npt.NDArray[np.float64]] = {}
         for instance in slice_:
-            if self.random.random() < _FAILED:
+            if self.random.random() < self.failed:
                 values: dict[str, Any] = {
                     "status": "error",
                     "error_kind": self.random.choice(("timeout", "rate_limit")),
@@ -128,7 +143,7 @@ class _Made:
                 }
                 yield FinishedRecord(self.id, instance.id, values)
                 continue
-            record = FinishedRecord(self.id, instance.id, self._values(instance), judge=STUDY.judge)
+            record = FinishedRecord(self.id, instance.id, self._values(instance), judge=self.judge)
             record.scores = self._scores(instance)
             if instance.subtype == "repetition":
                 user = instance.user.id
@@ -136,7 +151,7 @@ class _Made:
                     towards[user] = self.numbers.normal(size=DIMENSIONS)
                 vector = towards[user] + self.level.spread * self.numbers.normal(size=DIMENSIONS)
                 unit = (vector / np.linalg.norm(vector)).astype(np.float32)
-                record.embedding = (STUDY.embedder, unit)
+                record.embedding = (self.embedder, unit)
                 self.vectors.setdefault(user, []).append(unit)
             yield record
 
@@ -146,7 +161,7 @@ class _Made:
                 "configuration_id": self.id,
                 "user_id": user,
                 "metric": "repetition",
-                "judge": STUDY.embedder,
+                "judge": self.embedder,
                 "value": repetition_score(np.stack(vectors)),
                 "n": len(vectors),
                 "reason": None if len(vectors) > 1 else "1 answered, two are needed for a similarity",
@@ -205,7 +220,7 @@ _RAW = "The response answers what was asked and keeps to it. Score: see the firs
 def _level(configuration: Configuration, number: int) -> Level:
     if configuration.memory == BASE:
         return Level(0.92, 0.05, 1.6)
-    helped = {NO_MITIGATION: 0.0, "reminder": 0.10, "self-recheck": 0.22}[configuration.mitigation]
+    helped = {NO_MITIGATION: 0.0, "reminder": 0.10, "self-recheck": 0.22}.get(configuration.mitigation, 0.15)
     return Level(0.45 + helped + 0.005 * (number % 7), 0.62 - 0.3 * helped, 0.9 + helped)
 
 

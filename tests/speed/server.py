@@ -14,6 +14,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 import zlib
 from collections import Counter
@@ -89,6 +90,8 @@ class Ledger:
         self.answered = 0
         self.slices: Counter[int] = Counter()
         """By tenths of a second of the loop's clock."""
+        self.first_at: float | None = None
+        """When the first request came, as `time.time` tells it."""
         self.connections = 0
         self.at_once = 0
         self.most_at_once = 0
@@ -101,6 +104,7 @@ class Ledger:
         first = min(self.slices, default=0)
         return {
             "answered": self.answered,
+            "first_at": self.first_at,
             "connections": self.connections,
             "most_at_once": self.most_at_once,
             "slices": [self.slices[each] for each in range(first, max(self.slices, default=first - 1) + 1)],
@@ -140,6 +144,8 @@ class _Connection(asyncio.Protocol):
         if method == "GET":
             self._send(200, orjson.dumps(self._told(path)))
             return
+        if self._ledger.first_at is None:
+            self._ledger.first_at = time.time()
         self._ledger.at_once += 1
         self._ledger.most_at_once = max(self._ledger.most_at_once, self._ledger.at_once)
         if self._latency_s:
@@ -188,7 +194,7 @@ class Server:
         """Base URL, as a registry has it."""
 
     def ledger(self) -> dict[str, Any]:
-        """answered, connections, most_at_once, and the requests of each tenth of a second from the first on."""
+        """answered, first_at, connections, most_at_once, and in `slices` the answers of each tenth of a second."""
         return dict(self._get("/ledger"))
 
     def anew(self) -> None:

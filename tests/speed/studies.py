@@ -31,7 +31,8 @@ from tests.speed.server import Server
 JUDGED = tuple(name for name in (*OP_COUNTS, *LOCOMO_COUNTS) if name not in ("repetition", "adversarial"))
 RECORDS = sum({**OP_COUNTS, **LOCOMO_COUNTS}[name] for name in JUDGED)
 CALLS_A_RECORD = 2
-_WARM, _MODEL, _JUDGE, _EMBEDDER = "warm", "scripted", "scripted-judge", "scripted-embedder"
+MODEL, JUDGE, EMBEDDER = "scripted", "scripted-judge", "scripted-embedder"
+_WARM = "warm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class Home:
     def use(self, url: str) -> None:
         """Let the registry's models be served at that URL. Their identities don't depend on its port."""
         entry = f'base_url = "{url}"\nserved = "scripted"\nconcurrency = {CONNECTIONS}\n'
-        models = "".join(f'[models."{name}"]\n{entry}' for name in (_WARM, _MODEL, _JUDGE))
-        self.registry.write_text(f'{models}[embedders."{_EMBEDDER}"]\nbase_url = "{url}"\nserved = "scripted"\n')
+        models = "".join(f'[models."{name}"]\n{entry}' for name in (_WARM, MODEL, JUDGE))
+        self.registry.write_text(f'{models}[embedders."{EMBEDDER}"]\nbase_url = "{url}"\nserved = "scripted"\n')
 
     def warm_up(self) -> None:
         """Retrieve everything once, for another model than the one that is measured."""
@@ -103,7 +104,7 @@ def at_home(folder: Path, url: str) -> Iterator[Home]:
 
 
 def study(
-    *, model: str = _MODEL, memory: str = "rag", mitigation: str = "reminder-original", judge: str = _JUDGE
+    *, model: str = MODEL, memory: str = "rag", mitigation: str = "reminder-original", judge: str = JUDGE
 ) -> Study:
     return Study(
         models=(model,),
@@ -112,7 +113,7 @@ def study(
         subtypes=JUDGED,
         judge=judge,
         judge_pack="own",
-        embedder=_EMBEDDER,
+        embedder=EMBEDDER,
     )
 
 

@@ -1,0 +1,22 @@
+"""rouge-score's tokens with stemming, as it makes them itself, by a stemmer that remembers words.
+
+A benchmark's words are few and its records many, and stemming is most of what ROUGE takes.
+"""
+
+from __future__ import annotations
+
+from rouge_score.tokenize import tokenize
+from rouge_score.tokenizers import Tokenizer
+
+from opbench.judges.words import stem
+
+
+class _Stemmer:
+    stem = staticmethod(stem)
+
+
+class StemmedWords(Tokenizer):  # type: ignore[misc]
+    """For `RougeScorer(tokenizer=…)`: the same as its `use_stemmer=True`."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return list(tokenize(text, _Stemmer))

@@ -1,0 +1,353 @@
+"""The leader's part of a run of several processes: it has members started, starts others for those that die, hands out
+the budget, and adds up how far all are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, select
+
+from opbench.running.budget import dollars, spent_before
+from opbench.running.crew import Crew, Member, Part
+from opbench.running.engine import Progress
+from opbench.running.plan import DONE, Plan
+from opbench.running.repetition import score_users
+from opbench.running.shards import cut
+from opbench.store import leases
+from opbench.store import schema as s
+from opbench.store.claims import Pulse
+from opbench.store.database import Store
+
+#: Seconds between two looks at the members' processes, and at their rows in the store.
+_LOOK_S, _ROWS_EVERY_S = 0.1, 1.0
+#: Seconds between two goes at the repetition scores of the users whose answers are new.
+_SCORES_EVERY_S = 10.0
+#: How often a member is replaced that did something before it died, and one that never came to work.
+_REPLACED, _STARTED_ANEW = 5, 2
+#: A share of the budget that a member is still started for.
+_LEAST_SHARE = 0.01
+
+_COUNTS = ("done", "errors", "calls_made", "calls_reused", "calls_failed", "requests", "waited_s", "spent_usd")
+_TALLIES = ("error_kinds", "retries")
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A member's number, who sits there now, and what the present member's row said last."""
+
+    number: int
+    concurrency: int
+    member: Member | None = None
+    share_usd: float | None = None
+    row: Any = None
+    pulse: Pulse = field(default_factory=Pulse)
+    deaths: int = 0
+    """Of members that had come to work."""
+    failed_starts: int = 0
+    before: Counter[str] = field(default_factory=Counter)
+    """What earlier members did here: done and errors."""
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        return dict(self.row.stats) if self.row is not None else {}
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What members did, added up."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    tallies: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _TALLIES})
+    embeddings_usd: float = 0.0
+    answered_as: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, stats: Mapping[str, Any]) -> None:
+        self.counts.update({name: stats.get(name, 0) for name in _COUNTS})
+        for name in _TALLIES:
+            self.tallies[name].update(stats.get(name, {}))
+        self.embeddings_usd += stats.get("embeddings_usd", 0.0)
+        for name, names in stats.get("answered_as", {}).items():
+            self.answered_as.setdefault(name, set()).update(names)
+
+
+class Team:
+    """The members of a run's execution. Belongs to the leader's event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        plan: Plan,
+        crew: Crew,
+        *,
+        leader: str,
+        concurrency: int,
+        embedder: str,
+        budget_usd: float | None,
+        spent: Callable[[], float],
+        on_news: Callable[[str], None],
+    ) -> None:
+        """`leader` is the id of this process's row in `schema.workers`, `concurrency` the whole run's.
+
+        `spent` gives what the run has cost without this team, in dollars. `on_news` is told in a sentence what happened
+        to members.
+        """
+        self._store = store
+        self._run_id = run_id
+        self._plan = plan
+        self._crew = crew
+        self._leader = leader
+        self._embedder = embedder
+        self._budget = budget_usd
+        self._spent = spent
+        self._on_news = on_news
+        self._size = max(1, min(crew.size, concurrency))
+        least, more = divmod(concurrency, self._size)
+        self._seats = [_Seat(number, least + (number < more)) for number in range(self._size)]
+        self._shards = cut(plan.jobs.instances)
+        self._past = _Sums()
+        self._asked_to_stop = False
+        self._last_death = ""
+        self._halted_by = ""
+        self._scored_at = time.time()
+        self.reason: str | None = None
+        """Why the work ended before it was done; None when it was done, or people stopped it."""
+
+    @property
+    def size(self) -> int:
+        """Members: never more than instances at a time."""
+        return self._size
+
+    async def run(self, progress: Progress, stopping: Callable[[], bool]) -> None:
+        """Have the plan done. Returns when no member is left: all is done, the budget is spent, none could be replaced,
+        or `stopping` said True and what was in flight is finished. `progress` is kept up to date.
+
+        Raises:
+            StoreError: the store can't be read or written.
+            UsageError: no member can be started.
+        """
+        started = time.monotonic()
+        states = self._plan.jobs.states
+        idle = [n for n, shard in enumerate(self._shards) if bool(np.all(states[:, shard] == DONE))]
+        await asyncio.to_thread(leases.begin, self._store, self._run_id, self._leader, idle)
+        for seat in self._seats:
+            self._start(seat, self._share(len(self._seats) - seat.number))
+        looked = 0.0
+        while any(seat.member is not None for seat in self._seats):
+            await asyncio.sleep(_LOOK_S)
+            if stopping():
+                self.stop()
+            ended = {seat.number: said for seat in self._at_work() if (said := _ended(seat)) is not None}
+            if ended or time.monotonic() - looked >= _ROWS_EVERY_S:
+                looked = time.monotonic()
+                await self._read_rows()
+                self._tell(progress)
+            for number, said in ended.items():
+                await self._over(self._seats[number], said)
+            await self._score_users()
+        await self._conclude(progress)
+        # The leader's engine counts from when the team began; else its rate would be that of a moment.
+        progress.started = started
+
+    def stop(self) -> None:
+        """Ask all members to finish what is in flight and end."""
+        if not self._asked_to_stop:
+            self._asked_to_stop = True
+            for seat in self._at_work():
+                seat.member.stop()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """End what is left of the members at once."""
+        self._crew.close()
+
+    def stats(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """What the leader's row shows: its own numbers with the members' added, and the members by themselves."""
+        sums = self._sums()
+        sums.add({**own, "done": 0, "errors": 0})
+        return {
+            **own,
+            **{name: sums.counts[name] for name in _COUNTS},
+            **{name: dict(tally) for name, tally in sums.tallies.items()},
+            "workers": [_shown(seat) for seat in self._seats],
+        }
+
+    @property
+    def embeddings_usd(self) -> float:
+        """What the members' embeddings cost so far."""
+        return self._sums().embeddings_usd
+
+    @property
+    def answered_as(self) -> dict[str, set[str]]:
+        """Under which names the models answered to members."""
+        return self._sums().answered_as
+
+    # --- members ---------------------------------------------------------------------------------------------------
+
+    def _at_work(self) -> list[_Seat]:
+        return [seat for seat in self._seats if seat.member is not None]
+
+    def _start(self, seat: _Seat, share: float | None) -> None:
+        part = Part(self._run_id, self._leader, seat.number, self._size, seat.concurrency, share)
+        seat.share_usd, seat.row, seat.pulse = share, None, Pulse()
+        seat.member = self._crew.start(part)
+
+    async def _read_rows(self) -> None:
+        rows = await asyncio.to_thread(leases.members, self._store, self._leader)
+        newest: dict[int, Any] = {}
+        for row in sorted(rows, key=lambda row: row.started_at):
+            newest[row.stats.get("member", -1)] = row
+        for seat in self._at_work():
+            row = newest.get(seat.number)
+            if row is None:
+                continue
+            seat.row = row
+            if seat.member is not None and not seat.pulse.alive(row.host, row.pid, row.heartbeat_at):
+                # It may be there and hang, or its machine is gone: in either case it must not go on.
+                seat.member.kill()
+
+    async def _over(self, seat: _Seat, said: str) -> None:
+        """A member has ended: what it did is counted, what it held comes free, and another may take its place."""
+        stats, row = seat.stats, seat.row
+        self._past.add(stats)
+        seat.before.update({name: stats.get(name, 0) for name in ("done", "errors")})
+        if row is not None:
+            await asyncio.to_thread(leases.take_away, self._store, self._run_id, row.id)
+        seat.member, seat.row = None, None
+        self._halted_by = stats.get("halted") or self._halted_by
+        if said:
+            self._last_death = said
+            if row is None:
+                seat.failed_starts += 1
+            else:
+                seat.deaths += 1
+        left = await asyncio.to_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
+        if not left or self._asked_to_stop or (stats.get("halted") and stats.get("unpriced")):
+            if said:
+                self._on_news(said)
+            return
+        may = seat.deaths <= _REPLACED and seat.failed_starts < _STARTED_ANEW
+        share = await asyncio.to_thread(self._exact_share, len(self._seats) - len(self._at_work()), bool(said))
+        enough = self._budget is None or (share or 0.0) >= _LEAST_SHARE * self._budget
+        if said:
+            self._on_news(f"{said} {'Another takes its place.' if may and enough else 'It is not replaced.'}")
+        # Who ended by itself found nothing to do or to wait for; or its share is spent, and others left some.
+        if may and enough and (said or stats.get("halted")):
+            self._start(seat, share)
+
+    # --- money -----------------------------------------------------------------------------------------------------
+
+    def _share(self, among: int) -> float | None:
+        """An equal part, for one of so many members, of what isn't spent and isn't another's share."""
+        if self._budget is None:
+            return None
+        taken = self._spent() + self._past.counts["spent_usd"]
+        reserved = sum(seat.share_usd or 0.0 for seat in self._at_work())
+        return max(0.0, self._budget - taken - reserved) / among
+
+    def _exact_share(self, among: int, after_a_death: bool) -> float | None:
+        share = self._share(among)
+        if share is None or not after_a_death:
+            return share
+        # What a member spent in the seconds before it was killed it told nobody, but its records did.
+        told = self._spent() + self._sums().counts["spent_usd"]
+        untold = max(0.0, spent_before(self._store, self._run_id) - told)
+        return max(0.0, share - untold / among)
+
+    # --- how far it is ---------------------------------------------------------------------------------------------
+
+    def _sums(self) -> _Sums:
+        sums = _Sums()
+        sums.counts.update(self._past.counts)
+        for name in _TALLIES:
+            sums.tallies[name].update(self._past.tallies[name])
+        sums.embeddings_usd = self._past.embeddings_usd
+        sums.answered_as = {name: set(names) for name, names in self._past.answered_as.items()}
+        for seat in self._at_work():
+            sums.add(seat.stats)
+        return sums
+
+    def _tell(self, progress: Progress) -> None:
+        sums = self._sums()
+        progress.done = min(sums.counts["done"], progress.to_do)
+        progress.errors = sums.counts["errors"]
+        progress.error_kinds = Counter(sums.tallies["error_kinds"])
+
+    async def _conclude(self, progress: Progress) -> None:
+        left = await asyncio.to_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
+        await asyncio.to_thread(leases.end, self._store, self._run_id)
+        self._tell(progress)
+        if not left:
+            # Nobody told of what a member did in the seconds before it was killed; the records do.
+            progress.done = progress.to_do
+            progress.error_kinds = Counter(await asyncio.to_thread(self._errors))
+            progress.errors = progress.error_kinds.total()
+        elif not (self._asked_to_stop or await asyncio.to_thread(self._stop_is_asked)):
+            self.reason = self._why()
+
+    def _stop_is_asked(self) -> bool:
+        """By people, of whom the members may know before this process."""
+        with self._store.begin() as connection:
+            return connection.scalar(select(s.runs.c.request).where(s.runs.c.id == self._run_id)) == "stop"
+
+    def _why(self) -> str:
+        spent = self._spent() + self._past.counts["spent_usd"]
+        if self._budget is not None and spent >= (1 - _LEAST_SHARE) * self._budget:
+            return (
+                f"Stopped: the budget of {dollars(self._budget)} is reached, {dollars(spent)} are spent. "
+                "To go on, give a higher one."
+            )
+        if self._halted_by:
+            return self._halted_by
+        return f"Stopped: no worker is left. {self._last_death} Start the study again to go on."
+
+    def _errors(self) -> dict[str, int]:
+        r = s.records.c
+        query = select(r.error_kind, func.count()).where(r.run_id == self._run_id, r.status == "error")
+        with self._store.begin() as connection:
+            return {str(kind): count for kind, count in connection.execute(query.group_by(r.error_kind))}
+
+    async def _score_users(self) -> None:
+        """Keep the repetition scores in step with the records, for those who watch; the end of the run does all."""
+        now = time.time()
+        if now - self._scored_at < _SCORES_EVERY_S:
+            return
+        # With the last seconds once more: a record is in the store a while after it was finished.
+        since, self._scored_at = self._scored_at - _SCORES_EVERY_S, now
+        touched = await asyncio.to_thread(self._touched, since)
+        await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
+
+    def _touched(self, since: float) -> set[tuple[int, str]]:
+        """(configuration id, user id) of repetition records that are new."""
+        r, i = s.records.c, s.instances.c
+        query = (
+            select(r.configuration_id, i.user_id)
+            .join(s.instances, (i.run_id == r.run_id) & (i.instance_id == r.instance_id))
+            .where(r.run_id == self._run_id, r.finished_at >= since, i.subtype == "repetition")
+            .distinct()
+        )
+        with self._store.begin() as connection:
+            return {(row.configuration_id, row.user_id) for row in connection.execute(query)}
+
+
+def _ended(seat: _Seat) -> str | None:
+    return None if seat.member is None else seat.member.ended()
+
+
+def _shown(seat: _Seat) -> dict[str, Any]:
+    row, stats = seat.row, seat.stats
+    return {
+        "number": seat.number + 1,
+        "state": "ended" if seat.member is None else "starting" if row is None else "at work",
+        "host": None if row is None else row.host,
+        "pid": None if row is None else row.pid,
+        "concurrency": seat.concurrency,
+        "done": seat.before["done"] + stats.get("done", 0),
+        "errors": seat.before["errors"] + stats.get("errors", 0),
+        "replaced": seat.deaths + seat.failed_starts,
+    }

@@ -4,7 +4,8 @@
     ├── UsageError        wrong flag, study file, registry entry or link: exit code 2
     ├── DataError         a benchmark file that can't be read as what it should be: exit code 1
     ├── StoreError        the store can't be opened, migrated or written: exit code 1
-    │   └── LeaseLost     another worker has taken this one's part of a run
+    │   ├── LeaseLost     another worker has taken this one's part of a run
+    │   └── StoreBroken   the database server broke the connection off, or is away
     ├── ModelError        a call to a model or embedder that failed for good: the record is an error
     └── MemoryFault       a memory library that failed by itself: the record is an error of kind `memory`
 
@@ -50,6 +51,10 @@ class StoreError(OpbenchError):
 
 class LeaseLost(StoreError):
     """A worker was silent for so long that others have taken what it had leased: what it did there isn't written."""
+
+
+class StoreBroken(StoreError):
+    """The database server ended a connection or can't be reached: it may be back in a moment."""
 
 
 class ModelError(OpbenchError):

@@ -173,12 +173,16 @@ class _Team:
             tell(f"{alone} is one process's work: it runs without further workers")
             return None
         if self.ray is not None:
+            if prepared.run_id in run_ids(store) and run_status(store, prepared.run_id).complete:
+                return None
             # Only here: Ray takes its time to load.
             from opbench.running.ray_crew import RayCrew
 
-            return RayCrew(
+            crew = RayCrew(
                 self.ray, store, prepared, concurrency=concurrency, workers=self.workers, plugins=self.plugins
             )
+            tell(f"{crew.size} workers of a Ray cluster, on {', '.join(crew.machines)}")
+            return crew
         size = min(self.workers or 1, concurrency)
         if size < (self.workers or 1):
             tell(f"at concurrency {concurrency} only {size} workers have something to do")
@@ -348,6 +352,10 @@ def _headline(status: RunStatus) -> str:
 
 def _print_status(status: RunStatus) -> None:
     say(_headline(status))
+    for each in status.members:
+        where = "" if each["pid"] is None else f", process {each['pid']} on {each['host']}"
+        again = f", replaced {each['replaced']} times" if each["replaced"] else ""
+        say(f"worker {each['number']}: {each['state']}{where}: {each['done']} done, {each['errors']} errors{again}")
     columns = ("model", "memory", "mitigation", "planned", "done", "errors")
     print_table(status.by_configuration, {column: column for column in columns})
 

@@ -19,9 +19,12 @@ import faiss
 import numpy as np
 
 from mitigations.base import Memory
+from opbench.memories.locking import FileLock
 from opbench.types import Session, User
 
 _FORMAT = "1"  # raised when what is stored in an index changes
+#: Seconds between two looks at whether another process has made an index.
+_LOOK_S = 0.1
 
 
 class TextEmbedder(Protocol):
@@ -85,9 +88,22 @@ class Rag:
                 await self._embedder.warm()
                 self._warm = True
             if index is None and texts:
+                index = await self._make(file, texts)
+            self._indexes[user.conversation] = (index, memories)
+
+    async def _make(self, file: Path, texts: Sequence[str]) -> Any:
+        """Build and keep the index, unless another process of the same run does: the embeddings are paid for once."""
+        lock = FileLock(file.with_suffix(".lock"))
+        while not await asyncio.to_thread(lock.acquire):  # noqa: ASYNC110 - another process holds it
+            await asyncio.sleep(_LOOK_S)
+        try:
+            index = await asyncio.to_thread(_load, file, len(texts))
+            if index is None:
                 index = _build(await self._embedder.embed(texts))
                 await asyncio.to_thread(_keep, index, file)
-            self._indexes[user.conversation] = (index, memories)
+            return index
+        finally:
+            lock.release()
 
     async def search(self, user: User, query: str, k: int) -> list[Memory]:
         index, memories = self._indexes[user.conversation]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 #: The lowest level with this share of the best throughput is kept.
-_AS_GOOD = 0.95
+_AS_GOOD = 0.92
 #: While the first climb lasts, latency may rise by this much with twice the requests.
 _CLIMBS = 1.5
 _START = 4
 #: Answers of which one level's throughput is computed: at least so many, and so many for each request at a time.
-_COHORT = 16
-_ROUNDS = 2
+_COHORT = 32
+_ROUNDS = 3
 #: Cohorts until a level above or below is tried again; doubled each time that it didn't help.
 _PATIENCE = 8
 _MOST_PATIENCE = 256
@@ -42,6 +42,7 @@ class Levels:
         "_seconds",
         "_seen",
         "_sent",
+        "_tried",
         "_under_way",
         "_up_after",
         "_up_patience",
@@ -60,6 +61,7 @@ class Levels:
         self._found: dict[int, float] = {}
         """Throughput by level as last measured, in answers a second."""
         self._climbing = True
+        self._tried = 0
         self._number = 0
         self._up_patience = self._down_patience = _PATIENCE
         self._up_after = self._down_after = 0
@@ -117,23 +119,33 @@ class Levels:
     def _next(self, here: int) -> int:
         best = max(self._found.values())
         enough = min(level for level, found in self._found.items() if found >= best * _AS_GOOD)
+        tried, self._tried = self._tried, 0
         if enough > here:
-            # It was tried with fewer, and that cost throughput.
-            self._down_patience = min(self._down_patience * 2, _MOST_PATIENCE)
-            self._down_after = self._number + self._down_patience
+            if tried < 0:
+                self._down_patience = min(self._down_patience * 2, _MOST_PATIENCE)
+                self._down_after = self._number + self._down_patience
             return here + 1
         if enough < here:
-            if self._number >= self._down_after:
-                self._found.pop(here - 1, None)
-                self._up_after = self._number + self._up_patience
+            if tried > 0:
                 self._up_patience = min(self._up_patience * 2, _MOST_PATIENCE)
-                return here - 1
-            return here
-        above = self._found.get(here + 1)
-        if here > 0 and here - 1 not in self._found and above is not None and self._number >= self._down_after:
+            elif self._number < self._down_after:
+                return here
+            else:
+                # What was found with fewer may be long past.
+                self._found.pop(here - 1, None)
+                self._tried = -1
+            self._up_after = self._number + self._up_patience
+            return here - 1
+        if tried > 0:
+            self._up_patience = _PATIENCE
+        elif tried < 0:
+            self._down_patience = _PATIENCE
+        if here > 0 and here - 1 not in self._found and here + 1 in self._found and self._number >= self._down_after:
+            self._tried = -1
             return here - 1
         if here + 1 < len(self._levels) and self._number >= self._up_after:
             self._found.pop(here + 1, None)
+            self._tried = 1
             return here + 1
         return here
 

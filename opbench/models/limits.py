@@ -16,14 +16,20 @@ from opbench.models.pace import Pace
 Outcome = Literal["answered", "rate_limit", "timeout", "server", "connection", "other"]
 
 #: Seconds that an endpoint is left alone after a refusal that names no time; doubled with each further one.
-_FIRST_HOLD_S = 0.5
+_FIRST_HOLD_S = 1.0
 _LONGEST_HOLD_S = 8.0
 #: After a pause one request goes alone, for so many seconds: if it is refused too, it was the only one.
 _LEAST_ALONE_S = 0.1
 _MOST_ALONE_S = 2.0
 _LEARNING_RATE = 1 / 32
-#: One request in twenty without an answer in time is more than chance: fewer at a time may help.
+#: Under way when as many are as may be, near enough.
+_NEARLY = 0.8
+#: One in twenty of the last requests, about so many, without an answer in time: fewer at a time may help.
 _SICK = 0.05
+_LAST = 128
+#: How much earlier evidence weighs, and how much of it blames the number of requests at a time.
+_FADES = 0.9
+_CROWDED = 1.0
 
 
 class Permit:
@@ -77,6 +83,7 @@ class Limits:
         "_alone_s",
         "_bulk",
         "_cap",
+        "_crowding",
         "_cut_at",
         "_evidence",
         "_held_until",
@@ -93,6 +100,7 @@ class Limits:
         "_tokens",
         "_under_way",
         "_usual",
+        "_usually_under_way",
         "_waiting",
     )
 
@@ -129,6 +137,9 @@ class Limits:
         self._evidence = 0.0
         """Whether refusals are for tokens: the sum of log(refused request's tokens / usual tokens), fading. Were they
         for tokens, large requests would be refused in proportion to their size; else, whoever comes."""
+        self._usually_under_way = 1.0
+        self._crowding = 0.0
+        """Whether refusals are for too many at a time, in the same way."""
         self._sick = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -207,6 +218,7 @@ class Limits:
         permit._under_way = self._under_way
         permit._taken = permit._estimate * self._bulk
         permit._cohort = self._levels.sent(self._under_way)
+        self._usually_under_way += (self._under_way - self._usually_under_way) * _LEARNING_RATE
         self._usual += (permit._taken - self._usual) * (_LEARNING_RATE if self._sent > 1 else 1.0)
         self._requests.take(1.0, now)
         self._tokens.take(permit._taken, now)
@@ -253,7 +265,7 @@ class Limits:
             self._refused(permit, seconds, headers, wait_s, now)
         elif wait_s is not None:
             self._hold(wait_s, now)
-        self._sick += ((outcome == "timeout") - self._sick) * _LEARNING_RATE
+        self._sick += ((outcome == "timeout") - self._sick) / _LAST
         if outcome == "timeout" and self._sick > _SICK:
             self._shrink(permit)
         self._leave(permit)
@@ -276,22 +288,30 @@ class Limits:
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
-        blamed, other = self._blamed(permit, headers)
-        blamed.cut(wait_s or 0.0, now)
-        other.ease()
+        if wait_s is None and self._crowded(permit):
+            self._shrink(permit)
+            self._requests.ease()
+            self._tokens.ease()
+        else:
+            blamed, other = self._blamed(permit, headers)
+            blamed.cut(wait_s or 0.0, now)
+            other.ease()
         if wait_s is None:
             self._hold(self._hold_s, now)
             self._hold_s = min(self._hold_s * 2, _LONGEST_HOLD_S)
-            if permit._under_way >= self._cap.at * 0.8:
-                self._shrink(permit)
         else:
             self._hold(wait_s, now)
+
+    def _crowded(self, permit: Permit) -> bool:
+        """Whether the endpoint refused, most likely, because too many requests were under way."""
+        self._crowding = _FADES * self._crowding + math.log(permit._under_way / self._usually_under_way)
+        return self._crowding > _CROWDED or permit._under_way >= self.at_a_time * _NEARLY
 
     def _blamed(self, permit: Permit, headers: Mapping[str, str]) -> tuple[Pace, Pace]:
         """(what the endpoint most likely refused for, the other): requests or tokens."""
         requests, tokens = requests_told(headers).left, tokens_told(headers).left
         if permit._estimate:
-            self._evidence = 0.9 * self._evidence + math.log(permit._taken / self._usual)
+            self._evidence = _FADES * self._evidence + math.log(permit._taken / self._usual)
         by_tokens = self._evidence > 0
         if requests is not None and tokens is not None:
             by_tokens = tokens < permit._taken and requests >= 1
@@ -303,4 +323,7 @@ class Limits:
             self._cap.trouble(permit._under_way)
 
     def _hold(self, seconds: float, now: float) -> None:
-        self._held_until = max(self._held_until, now + min(max(seconds, 0.0), self._longest_wait_s))
+        until = now + min(max(seconds, 0.0), self._longest_wait_s)
+        self._held_until = max(self._held_until, until)
+        self._requests.pause(until)
+        self._tokens.pause(until)

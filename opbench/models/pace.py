@@ -177,6 +177,9 @@ class Pace:
         """The endpoint refused, and asks to wait (0 when it doesn't say): learn from what it took until now."""
         past = max(now - self._minute.began, 0.05)
         taken = self._minute.sum(now)
+        if taken <= 0:
+            # Nothing went through so far: that the endpoint is full says nothing of how much it takes.
+            return
         learnt = min(self.limit, taken * MINUTE_S / min(past + wait_s, MINUTE_S))
         if self._since_cut > 0:
             self._cuts = self._cuts + 1 if now - self._last_cut < _SOON_S else 0
@@ -187,7 +190,12 @@ class Pace:
         self._growth = _GROWTH
         self.learnt = max(learnt, taken * _SURE, 1.0)
         self._set()
-        self._level = min(self._level, 0.0)
+
+    def pause(self, until: float) -> None:
+        """Nothing goes until then, and it isn't made up for afterwards."""
+        if self._rate != math.inf:
+            self._level = min(self._level, 0.0)
+            self._at = max(self._at, until)
 
     def ease(self) -> None:
         """It was something else that the endpoint refused for."""

@@ -189,7 +189,8 @@ class Engine:
             if self._before is not None and source.to_do:
                 workers = [asyncio.ensure_future(self._before(progress))]
                 await _all_or_first_error(workers, guard=[writing, beating])
-                progress.started = time.monotonic()
+                if not progress.done:  # else a team has done its work by now
+                    progress.started = time.monotonic()
             queue = _Jobs(source, self._stop)
             workers = [
                 asyncio.create_task(self._work(queue, progress)) for _ in range(min(self._concurrency, source.to_do))

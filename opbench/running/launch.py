@@ -54,11 +54,12 @@ def launch(
     budget_usd: float | None = None,
     pilot_records: int | None = None,
     plugins: Sequence[Path] = (),
+    workers: int = 1,
 ) -> Launched:
     """Start or resume a study in a process of its own, which goes on when the caller ends.
 
     `keys` (by environment variable) go to the process in its environment and nowhere else. `budget_usd` and
-    `pilot_records` are as in `worker.execute`, `plugins` as in `opbench run --plugin`.
+    `pilot_records` are as in `worker.execute`, `plugins` and `workers` as in `opbench run`.
 
     Raises:
         UsageError, DataError: the study can't be run, is worked on, or its process can't be started.
@@ -71,7 +72,7 @@ def launch(
     set_request(store, run_id, "go")
     set_halted(store, run_id, None)
     file, log = settings().home / "studies" / f"{run_id}.toml", log_file(run_id)
-    flags = [*_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins), "--keep-request"]
+    flags = [*_limits(concurrency, budget_usd, pilot_records, workers), *_plugin_flags(plugins), "--keep-request"]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(study_toml(study), encoding="utf-8")
@@ -170,6 +171,7 @@ def command(
     budget_usd: float | None = None,
     pilot_records: int | None = None,
     plugins: Sequence[Path] = (),
+    workers: int = 1,
 ) -> str:
     """The shell command that does what the page does."""
     parts = ["opbench", "run"]
@@ -181,11 +183,18 @@ def command(
             parts += [flag, ",".join(value)]
         else:
             parts += [flag, str(value)]
-    return shlex.join([*parts, *_limits(concurrency, budget_usd, pilot_records), *_plugin_flags(plugins)])
+    return shlex.join([*parts, *_limits(concurrency, budget_usd, pilot_records, workers), *_plugin_flags(plugins)])
 
 
-def _limits(concurrency: int | None, budget_usd: float | None = None, pilot_records: int | None = None) -> list[str]:
-    limits = {"--concurrency": concurrency, "--budget": budget_usd, "--pilot": pilot_records}
+def _limits(
+    concurrency: int | None, budget_usd: float | None = None, pilot_records: int | None = None, workers: int = 1
+) -> list[str]:
+    limits = {
+        "--concurrency": concurrency,
+        "--workers": workers if workers > 1 else None,
+        "--budget": budget_usd,
+        "--pilot": pilot_records,
+    }
     return [word for flag, value in limits.items() if value is not None for word in (flag, f"{value:.12g}")]
 
 

@@ -264,7 +264,8 @@ def _see_that_somebody_answers(address: str) -> None:
 
 
 def _not_reached(address: str, error: BaseException) -> UsageError:
-    said = " ".join(str(error).split())[:200].rstrip(". ")
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    said = lines[-1][:200].rstrip(". ") if lines else type(error).__name__
     return UsageError(
         f"--ray {address}: no cluster is reached there ({said}). Is its head up ('ray start --head'), of the same Ray "
         "and Python as here? Does it want a token (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH)? HOST:PORT is for the "

@@ -132,7 +132,7 @@ class Team:
             StoreError: the store can't be read or written.
             UsageError: no member can be started.
         """
-        started = time.monotonic()
+        progress.started = time.monotonic()
         states = self._plan.jobs.states
         idle = [n for n, shard in enumerate(self._shards) if bool(np.all(states[:, shard] == DONE))]
         await asyncio.to_thread(leases.begin, self._store, self._run_id, self._leader, idle)
@@ -152,8 +152,6 @@ class Team:
                 await self._over(self._seats[number], said)
             await self._score_users()
         await self._conclude(progress)
-        # The leader's engine counts from when the team began; else its rate would be that of a moment.
-        progress.started = started
 
     def stop(self) -> None:
         """Ask all members to finish what is in flight and end."""

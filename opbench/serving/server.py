@@ -27,7 +27,7 @@ _ASK_S = 5.0
 _LAST_LINES = 12
 #: Lines at a log's end in which the first exception is looked for: the last often only tells that "the engine failed".
 _LOOKED_THROUGH = 300
-_LONGEST = 200
+_LONGEST = 300
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): \S")
 #: What vLLM puts before each line of its log.
 _PREFIX = re.compile(r"^(?:\(\w+ pid=\d+\) ?)?(?:(?:INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ (?:\[[\w./]+:\d+\] ?)?)?")
@@ -111,8 +111,14 @@ class VllmServer:
         """How it ended, with the first exception that its log tells."""
         code = self._process.returncode if self._process else None
         how = f"was ended by {_signal(-code)}" if code is not None and code < 0 else f"ended with code {code}"
-        first = next((each.strip() for each in self._log_lines(_LOOKED_THROUGH) if _EXCEPTION.match(each)), None)
-        return f"the server on port {self.port} {how}" + (f": {first[:_LONGEST].rstrip('.')}" if first else "")
+        lines = self._log_lines(_LOOKED_THROUGH)
+        first = next((number for number, each in enumerate(lines) if _EXCEPTION.match(each)), None)
+        if first is None:
+            return f"the server on port {self.port} {how}"
+        # pydantic's "1 validation error for …" says what in the line below.
+        last = first + 2 if "validation error" in lines[first] else first + 1
+        why = " ".join(each.strip() for each in lines[first:last])[:_LONGEST].rstrip(" .")
+        return f"the server on port {self.port} {how}: {why}"
 
     def last_words(self) -> list[str]:
         """The last lines of its log."""

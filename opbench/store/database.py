@@ -3,53 +3,110 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
-from opbench.errors import StoreError
+from opbench.errors import StoreBroken, StoreError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 26011372  # any fixed number: PostgreSQL's advisory lock while the schema is upgraded
+
+
+#: Seconds between two tries to reach a database server that was there before.
+_AGAIN_S = 0.25
 
 
 class Store:
     """An open store with the current schema. Safe to share between threads."""
 
-    def __init__(self, engine: Engine, label: str) -> None:
+    def __init__(self, engine: Engine, label: str, patience_s: float = 0.0) -> None:
+        """`patience_s`: how long `patiently` waits for a server that went away."""
         self.engine = engine
         self.label = label
         """The URL without password, for messages."""
+        self.patience_s = patience_s
+        self._file = _sqlite_file(engine)
+        self._inode = None if self._file is None else _inode(self._file)
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """One transaction: committed at the end, rolled back on any error.
 
         Raises:
+            StoreBroken: the server broke the connection off, or can't be reached any more.
             StoreError: the database refused or vanished; one line that says what it said.
         """
+        # SQLite would go on writing into a file that has no name any more.
+        if self._file is not None and _inode(self._file) != self._inode:
+            raise StoreError(
+                f"store {self.label}: the file was moved or removed while it was open. Put it back, with the files "
+                f"{self._file.name}-wal and {self._file.name}-shm if they are there, and start again."
+            )
         try:
             with self.engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise _refused(self.label, error) from error
+            raise _refused(self.label, error, self._file is None) from error
+
+    def patiently(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`work`, done again from its beginning while the database server is restarted or away, for as long as this
+        store was opened to wait. It must do the same when it is done twice: the server may have gone after it had
+        committed and before it could say so.
+
+        Raises:
+            StoreError: as `begin`.
+        """
+        until = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return work(*args, **kwargs)
+            except StoreBroken:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-def _refused(label: str, error: DBAPIError) -> StoreError:
+def _sqlite_file(engine: Engine) -> Path | None:
+    name = engine.url.database
+    return Path(name) if engine.dialect.name == "sqlite" and name and name != ":memory:" else None
+
+
+def _inode(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _refused(label: str, error: DBAPIError, server: bool = False) -> StoreError:
     said = " ".join(str(error.orig).split())
-    return StoreError(f"store {label}: {said}. Is the database there, writable and not full?")
+    # A connection that can't be made has nothing that could be invalidated.
+    broken = server and isinstance(error, OperationalError) and (error.connection_invalidated or _no_server(error))
+    kind = StoreBroken if broken else StoreError
+    return kind(f"store {label}: {said}. Is the database there, writable and not full?")
+
+
+def _no_server(error: DBAPIError) -> bool:
+    """Whether a server couldn't be reached, or takes nobody in at present: none of its states is an SQL one."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or state.startswith(("57P", "08"))
 
 
 def _set_up_sqlite(connection: Any, _record: object, *, patience_s: float) -> None:
@@ -71,7 +128,8 @@ PATIENCE_S, PATIENCE_OF_A_RUN_S = 30.0, 1800.0
 def open_store(url: str, *, patience_s: float = PATIENCE_S) -> Store:
     """Open the store at an SQLAlchemy URL, creating and upgrading its schema where needed.
 
-    `patience_s`: how long a write to SQLite waits while another process writes.
+    `patience_s`: how long a write to SQLite waits while another process writes, and `Store.patiently` for a server
+    that went away.
 
     Raises:
         StoreError: the URL is malformed, the database can't be reached, or its schema is newer than this program.
@@ -101,7 +159,7 @@ def open_store(url: str, *, patience_s: float = PATIENCE_S) -> Store:
         _upgrade(engine, label)
     except DBAPIError as error:
         raise _refused(label, error) from error
-    return Store(engine, label)
+    return Store(engine, label, patience_s)
 
 
 def _upgrade(engine: Engine, label: str) -> None:

@@ -47,13 +47,21 @@ class RunStatus:
     working: bool
     """Whether a live process is at work on it."""
     worker: dict[str, Any] = field(default_factory=dict)
-    """The live worker's row: pid, host, concurrency, started_at, stats."""
+    """The live worker's row: pid, host, concurrency, started_at, stats. Of several the leader's: its stats are those of
+    all together."""
     recent_rate: float | None = None
     """Records per second over the last minute, or since the worker started if that is shorter."""
     halted: str | None = None
     """Why the last execution ended before its work did, as a sentence: its budget, or that it was a pilot."""
     bundle_sha256: str = ""
     """Of the bundle's contents that a recorded run came from."""
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """The processes that share the run, when several do: number, state (starting, at work, ended), host, pid,
+        concurrency, done, errors, replaced."""
+        found: list[dict[str, Any]] = self.worker.get("stats", {}).get("workers", [])
+        return found
 
     @property
     def waiting(self) -> int:
@@ -156,6 +164,8 @@ def run_status(store: Store, run_id: str) -> RunStatus:
         ).all()
         rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
         alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+        # Its leader speaks for a team; members whose leader was killed speak for themselves until they end.
+        alive.sort(key=lambda row: (row.leader is not None, row.started_at))
         span = max(1.0, min(60.0, now - min(row.started_at for row in alive))) if alive else 0.0
         counted = connection.execute(
             select(

@@ -292,9 +292,9 @@ def save_user_scores(store: Store, rows: Sequence[dict[str, Any]]) -> None:
     """Replace scores of users (columns of `schema.user_scores`)."""
     key = ("configuration_id", "user_id", "metric", "judge")
     with store.begin() as connection:
-        for row in rows:
-            connection.execute(delete(s.user_scores).where(*(s.user_scores.c[name] == row[name] for name in key)))
         if rows:
+            same = delete(s.user_scores).where(*(s.user_scores.c[name] == bindparam(f"its_{name}") for name in key))
+            connection.execute(same, [{f"its_{name}": row[name] for name in key} for row in rows])
             connection.execute(s.user_scores.insert(), list(rows))
 
 

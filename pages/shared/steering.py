@@ -25,6 +25,7 @@ def start(
     budget_usd: float | None = None,
     pilot_records: int | None = None,
     plugins: tuple[Path, ...] = (),
+    workers: int = 1,
 ) -> str:
     """Start or resume a study in a process of its own, with the keys that were typed; the run's id.
 
@@ -40,12 +41,13 @@ def start(
         budget_usd=budget_usd,
         pilot_records=pilot_records,
         plugins=plugins,
+        workers=workers,
     )
     return launched.run_id
 
 
 def study_of(run_id: str) -> tuple[Study, dict[str, Any]]:
-    """The run's study, and what is known of its last execution: concurrency, budget_usd, pilot_records, …, with the
+    """The run's study, and what is known of its last execution: concurrency, workers, budget_usd, …, with the
     names of its plugin files as `plugins`."""
     study, provenance = reading.run_study(results.opened().store, run_id)
     executions = provenance.get("executions") or [{}]
@@ -143,8 +145,10 @@ def resume(status: RunStatus, budget_usd: float | None) -> None:
     """Go on with the run as it went before, but for the budget; what hinders is said."""
     study, last = study_of(status.run_id)
     concurrency = int(last.get("concurrency") or study_form.DEFAULT_CONCURRENCY)
+    # Those of a cluster may have been more than there is room for here.
+    workers = min(int(last.get("workers") or 1), study_form.MOST_WORKERS)
     try:
-        run_id = start(study, concurrency, budget_usd=budget_usd, plugins=_plugins(last["plugins"]))
+        run_id = start(study, concurrency, budget_usd=budget_usd, plugins=_plugins(last["plugins"]), workers=workers)
     except OpbenchError as error:
         st.error(parts.plain(str(error)), icon=":material/error:")
         return

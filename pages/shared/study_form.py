@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from pages.shared import link, memory_systems, parts
 
 EMBEDDED = "smollm2-135m"
 DEFAULT_CONCURRENCY = 4
+#: Processes that can share a run, at the most: more than there are processors would only wait for each other.
+MOST_WORKERS = max(2, os.cpu_count() or 1)
 #: Where the conversations come from, as people read it.
 DATA = {"auto": "benchmark data", "sample": "bundled sample"}
 #: The extractor's option that says nothing of its own, as a study does.
@@ -50,6 +53,7 @@ class Form:
     study: Study
     plugins: tuple[Path, ...]
     concurrency: int
+    workers: int
     budget_usd: float | None
 
 
@@ -73,9 +77,9 @@ def ask(registry: Registry, editor: bool) -> Form:
     with fourth.expander("Retrieval and decoding", icon=":material/tune:"):
         fields |= _ask_for_decoding(registry, off)
     with fifth.expander("Speed, budget, name", icon=":material/speed:"):
-        further, concurrency, budget = _ask_for_limits(off)
+        further, concurrency, workers, budget = _ask_for_limits(off)
     chosen = {name: value for name, value in (fields | further).items() if value is not None}
-    return Form(make_study(chosen, where="this form"), plugins, concurrency, budget)
+    return Form(make_study(chosen, where="this form"), plugins, concurrency, workers, budget)
 
 
 def fill(study: Study, plugins: Iterable[str]) -> None:
@@ -329,8 +333,8 @@ def _ask_for_decoding(registry: Registry, off: dict[str, Any]) -> dict[str, Any]
         }
 
 
-def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, float | None]:
-    """The name and whether latencies are probed; then the concurrency and the budget, which are no part of a study."""
+def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, int, float | None]:
+    """The name and whether latencies are probed; then concurrency, workers and budget, which are no part of a study."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         concurrency = st.number_input(
             "Records at a time",
@@ -341,6 +345,18 @@ def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, float | N
             width=150,
             persist_state="session",
             help="Latencies are marked with it.",
+            **off,
+        )
+        workers = st.number_input(
+            "Workers",
+            1,
+            MOST_WORKERS,
+            1,
+            key="workers",
+            width=110,
+            persist_state="session",
+            help="Processes that share the run and its records at a time. One does well until this machine's processor "
+            "is what one waits for.",
             **off,
         )
         budget = st.number_input(
@@ -363,7 +379,7 @@ def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, float | N
         ),
         "name": link.text("Name of the study", "name", placeholder="for people only", **off),
     }
-    return fields, int(concurrency), budget
+    return fields, int(concurrency), int(workers), budget
 
 
 def _several(

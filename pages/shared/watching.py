@@ -24,6 +24,12 @@ _LOG_BYTES = 20_000
 _UNDER_WAY = ("waiting", "at work")
 #: Users that are named beside a bar, and failures that are told.
 _USERS = 3
+#: Colour and icon of a worker's state (`opbench.running.team`).
+_WORKER_MARKS: dict[str, tuple[Any, str]] = {
+    "starting": ("grey", ":material/hourglass_top:"),
+    "at work": ("blue", ":material/sync:"),
+    "ended": ("grey", ":material/check:"),
+}
 
 
 def panel(status: RunStatus) -> None:
@@ -36,7 +42,7 @@ def panel(status: RunStatus) -> None:
     st.fragment(access.watched(failed.show), run_every=_FAILURES_EVERY_S if status.working else None)(status.run_id)
     study, last = steering.study_of(status.run_id)
     with st.expander("The same from the command line", icon=":material/terminal:"):
-        parts.code(command(study, last.get("concurrency")), "bash")
+        parts.code(command(study, last.get("concurrency"), workers=last.get("workers") or 1), "bash")
 
 
 def _panel(run_id: str) -> None:
@@ -56,6 +62,7 @@ def _panel(run_id: str) -> None:
     if status.halted:
         st.warning(parts.plain(status.halted), icon=":material/pause_circle:")
     _numbers(status)
+    _workers(status)
     steering.buttons(status)
     _kinds(status)
     if not status.working and not status.recorded and status.waiting and not status.halted:
@@ -134,6 +141,24 @@ def _numbers(status: RunStatus) -> None:
                 wording.dollars(steering.spent(status) if spent is None else spent),
                 width="content",
                 help="What the run's own calls cost by the registry's list prices; reused ones cost nothing.",
+            )
+
+
+def _workers(status: RunStatus) -> None:
+    """The processes that share the run, a badge each; nothing for a run of one."""
+    members = status.members if status.working else []
+    if not members:
+        return
+    with st.container(horizontal=True):
+        for each in members:
+            color, icon = _WORKER_MARKS[each["state"]]
+            failed = f", {each['errors']:,} failed" if each["errors"] else ""
+            again = f", replaced {each['replaced']} ×" if each["replaced"] else ""
+            where = f" on {parts.plain(each['host'])}" if each["host"] and each["host"] != status.worker["host"] else ""
+            st.badge(
+                f"Worker {each['number']}{where}: {each['state']}, {each['done']:,} done{failed}{again}",
+                color=color,
+                icon=icon,
             )
 
 

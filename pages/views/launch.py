@@ -81,7 +81,10 @@ def offer(
     ):
         view.look_at(run_id)
     st.caption("The same from the command line:")
-    parts.code(command(form.study, form.concurrency, budget_usd=form.budget_usd, plugins=form.plugins), "bash")
+    parts.code(
+        command(form.study, form.concurrency, budget_usd=form.budget_usd, plugins=form.plugins, workers=form.workers),
+        "bash",
+    )
     if pilot:
         st.caption(f"With `--pilot {pilot}` it does the pilot only, with `--dry-run` it only tells what it takes.")
 
@@ -117,6 +120,7 @@ def start(form: Form, pilot_records: int | None = None) -> None:
         budget_usd=form.budget_usd,
         pilot_records=pilot_records,
         plugins=form.plugins,
+        workers=form.workers,
     )
     view.look_at(run_id)
 

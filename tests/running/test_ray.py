@@ -18,6 +18,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url, select
 
+from opbench.benchmarks import SAMPLE
 from opbench.errors import UsageError
 from opbench.plugins import loaded_plugins
 from opbench.running import ray_crew
@@ -174,13 +175,13 @@ def test_a_cluster_set_up_otherwise_is_refused_and_one_set_up_alike_is_used(
             address, token = told.split()
             joining = environment | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
             # Here the price is another one, which no hash of the study knows.
-            refused = start(joining | {"OPBENCH_MODELS": str(other)}, store_url, address, limit=1)
+            refused = start(joining | {"OPBENCH_MODELS": str(other)}, store_url, address, "--workers=1", limit=1)
             said = refused.communicate(timeout=100)[0].decode()
             assert refused.returncode == 2, said
             assert f"worker on {socket.gethostname()}: not the same here as where the run was started: " in said
             assert "registry entry of the model scripted, registry entry of the embedder scripted. " in said
             assert endpoint.ledger.total == 0, "nothing was paid before"
-            used = start(joining, store_url, address, "--workers=2", limit=1)
+            used = start(joining, store_url, address, "--workers=1", limit=1)
             said = used.communicate(timeout=100)[0].decode()
             assert used.returncode == 0, said
             assert not (tmp_path / "theirs" / "store.sqlite3").exists()
@@ -251,7 +252,7 @@ def test_auto_is_the_cluster_of_this_machine_where_one_answers(tmp_path: Path, m
 
 
 def orders(prepared: Prepared, **fields: Any) -> Orders:
-    told = {
+    told: dict[str, Any] = {
         "study": prepared.study.model_dump(mode="json"),
         "of": 2,
         "fingerprint": fingerprint(prepared),
@@ -268,20 +269,28 @@ def secrets(store_url: str) -> Secrets:
 async def test_a_machine_with_other_data_says_so(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sample = Path(__file__).parents[2] / "opbench" / "benchmarks" / "sample"
+    told = orders(prepared)
     theirs = tmp_path / "theirs"
-    for file in sample.rglob("*.json"):
-        copy = theirs / file.relative_to(sample)
+    for file in SAMPLE.rglob("*.json"):
+        copy = theirs / file.relative_to(SAMPLE)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(file.read_text().replace("Yes", "Yes, "))
+        copy.write_text(file.read_text() + "\n")
     monkeypatch.setattr("opbench.benchmarks.files.SAMPLE", theirs)
-    here = fingerprint(prepared)
-    there = {**here, "benchmark data": "another", "study as it is prepared there": "another"}
-    assert differences(here, there) == ["benchmark data"]
-    place = await Worker().ready(orders(prepared, fingerprint=there), secrets(settings().store_url))
+    place = await Worker().ready(told, secrets(settings().store_url))
     assert place.refusal is not None
     assert place.refusal.startswith("not the same here as where the run was started: benchmark data. ")
     assert "OPBENCH_DATA" in place.refusal
+
+
+def test_another_version_is_named_with_its_number(prepared: Prepared) -> None:
+    here = fingerprint(prepared)
+    version = next(name for name in here if name.startswith("version of the workbench ("))
+    assert differences(here, here) == []
+    assert differences(here, here | {version: "edited"}) == [version]
+    newer = {name: value for name, value in here.items() if name != version}
+    newer |= {"version of the workbench (9.9.9)": "newer", "study as it is prepared there": "another"}
+    assert differences(here, newer) == [version, "version of the workbench (9.9.9)"]
+    assert differences(here, here | {"study as it is prepared there": "another"}) == ["study as it is prepared there"]
 
 
 async def test_a_store_that_a_machine_does_not_reach(prepared: Prepared) -> None:

@@ -31,7 +31,10 @@ def main() -> int:
                 continue
             models = max(1, round(scenario.models * options.times))
             with tempfile.TemporaryDirectory(prefix="opbench-soak-", ignore_cleanup_errors=True) as folder:
-                line = scenario.run(Given(Path(folder), starter, seed, models))
+                try:
+                    line = scenario.run(Given(Path(folder), starter, seed, models))
+                except AssertionError as error:
+                    line = Line(scenario.name, wrong=[str(error)])
             lines.append(line)
             print(f"seed {seed}\n{table([line])}\n", flush=True)
             for sentence in line.wrong[:10]:

@@ -71,8 +71,8 @@ class Plan:
     """Share of attempts by fault; an attempt of the same body later is another throw."""
     forever: dict[str, float] = field(default_factory=dict)
     """Share of bodies by fault: these fail in every attempt."""
-    storms: list[tuple[int, int]] = field(default_factory=list)
-    """(number of the first request, requests): all of them get 429."""
+    storms: list[tuple[int, float]] = field(default_factory=list)
+    """(number of a request, seconds): it and all that come within so long get 429."""
     retry_after_s: float = 0.05
     """What every 429 asks to wait."""
     dead: tuple[int, float] | None = None
@@ -112,7 +112,7 @@ class Provider:
         self.connections: set[Connection] = set()
         self.server: asyncio.Server | None = None
         self.port = 0
-        self._storm = 0
+        self._storm = 0.0
 
     async def listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -130,9 +130,10 @@ class Provider:
     def fault(self, digest: str, number: int) -> str | None:
         """What happens to a body's nth request; None when it is answered."""
         plan = self.plan
-        for first, count in plan.storms:
-            if first <= self.requests < first + count:
-                return "storm"
+        if plan.storms and self.requests >= plan.storms[0][0]:
+            self._storm = time.monotonic() + plan.storms.pop(0)[1]
+        if time.monotonic() < self._storm:
+            return "storm"
         if plan.forever:
             lasting = _choose(_throw(f"{plan.seed}:{digest}:ever"), plan.forever)
             if lasting is not None:

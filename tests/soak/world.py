@@ -35,10 +35,19 @@ class World:
     """Opens with its provider at work; `run` and `resume` work on the study, `audit` closes the books."""
 
     def __init__(
-        self, name: str, folder: Path, starter: Starter, plan: Plan, *, models: int, store_url: str | None = None
+        self,
+        name: str,
+        folder: Path,
+        starter: Starter,
+        plan: Plan,
+        *,
+        models: int,
+        home: Path | None = None,
+        store_url: str | None = None,
     ) -> None:
+        """`home`: where it isn't in `folder`; what processes say is kept in `folder` always."""
         self.name = name
-        self.home = folder / "home"
+        self.home = home or folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
         self.models = models
         self.planned = models * RECORDS_A_MODEL

@@ -24,7 +24,7 @@ from opbench.study import Study
 from tests.speed import big_study
 from tests.speed.anchors import CONNECTIONS
 from tests.speed.server import Server, running
-from tests.speed.studies import EMBEDDER, JUDGE, at_home
+from tests.speed.studies import EMBEDDER, JUDGE, at_home, checkpoint
 
 MISSING = 1_000
 #: BASE, and three memory systems under ten post-processors, of one model: 31 × 3,240.
@@ -129,13 +129,6 @@ def _finished_store(prepared: Prepared) -> Path:
             checkpoint(part)
             shutil.move(part, file)
     return file
-
-
-def checkpoint(file: Path) -> None:
-    """Bring all of a store into the one file."""
-    connection = sqlite3.connect(file)
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
 
 
 def _forget(file: Path, records: int) -> None:

@@ -32,7 +32,7 @@ _WORDS = (
     *("meadow", "needle", "orchard", "pebble"),
 )
 _SENTENCE = 16
-_DIMENSIONS = 32
+_DIMENSIONS = 384
 #: Slices of a second in which requests are counted.
 SLICES = 10
 _HEAD_END = b"\r\n\r\n"
@@ -76,7 +76,7 @@ def reply(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def vector(text: str) -> list[float]:
-    """32 numbers; texts that share words lie nearer to each other."""
+    """384 numbers, as MiniLM has; texts that share words lie nearer to each other."""
     found = [0.01] * _DIMENSIONS
     for word in text.lower().split():
         found[zlib.crc32(word.encode()) % _DIMENSIONS] += 1.0

@@ -7,17 +7,23 @@ A record is the whole of one: a retrieval from the call store, a post-processor 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from opbench.benchmarks.check import LOCOMO_COUNTS, OP_COUNTS
 from opbench.running.engine import Progress
+from opbench.running.launch import study_toml
 from opbench.running.prepare import prepare
 from opbench.running.worker import execute
 from opbench.settings import settings
@@ -25,11 +31,10 @@ from opbench.store.database import open_store
 from opbench.study import Study
 from tests.speed import made_up_data
 from tests.speed.anchors import CONNECTIONS
-from tests.speed.server import Server
+from tests.speed.server import ROOT, SLICES, Server
 
 #: What a model judges: repetition is scored from embeddings, and the usual protocol asks nothing adversarial.
 JUDGED = tuple(name for name in (*OP_COUNTS, *LOCOMO_COUNTS) if name not in ("repetition", "adversarial"))
-RECORDS = sum({**OP_COUNTS, **LOCOMO_COUNTS}[name] for name in JUDGED)
 CALLS_A_RECORD = 2
 MODEL, JUDGE, EMBEDDER = "scripted", "scripted-judge", "scripted-embedder"
 _WARM = "warm"
@@ -62,18 +67,16 @@ class Home:
         """What a process needs to work here."""
         return {"OPBENCH_HOME": str(self.folder), "OPBENCH_DATA": str(self.data), "OPBENCH_MODELS": str(self.registry)}
 
-    def use(self, url: str) -> None:
-        """Let the registry's models be served at that URL. Their identities don't depend on its port."""
+    def use(self, url: str, further: Sequence[str] = ()) -> None:
+        """Let the registry's models, and `further` ones, be served at that URL."""
         entry = f'base_url = "{url}"\nserved = "scripted"\nconcurrency = {CONNECTIONS}\n'
-        models = "".join(f'[models."{name}"]\n{entry}' for name in (_WARM, MODEL, JUDGE))
+        models = "".join(f'[models."{name}"]\n{entry}' for name in (_WARM, MODEL, JUDGE, *further))
         self.registry.write_text(f'{models}[embedders."{EMBEDDER}"]\nbase_url = "{url}"\nserved = "scripted"\n')
 
     def warm_up(self) -> None:
         """Retrieve everything once, for another model than the one that is measured."""
-        _run(self.warm, study(model=_WARM, mitigation="none", judge="offline"), CONNECTIONS)
-        # All of it in the one file that is copied.
-        with sqlite3.connect(self.warm) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _run(self.warm, study(models=(_WARM,), mitigation="none", judge="offline"), CONNECTIONS)
+        checkpoint(self.warm)
 
     @contextmanager
     def store(self) -> Iterator[Path]:
@@ -104,13 +107,19 @@ def at_home(folder: Path, url: str) -> Iterator[Home]:
 
 
 def study(
-    *, model: str = MODEL, memory: str = "rag", mitigation: str = "reminder-original", judge: str = JUDGE
+    *,
+    models: Sequence[str] = (MODEL,),
+    mitigation: str = "reminder-original",
+    judge: str = JUDGE,
+    limit: int | None = None,
 ) -> Study:
+    """The measured study: 2,358 records a model; with `limit` so many of each benchmark."""
     return Study(
-        models=(model,),
-        memories=(memory,),
+        models=tuple(models),
+        memories=("rag",),
         mitigations=(mitigation,),
         subtypes=JUDGED,
+        limit=limit,
         judge=judge,
         judge_pack="own",
         embedder=EMBEDDER,
@@ -123,12 +132,39 @@ def measure(home: Home, server: Server, what: Study, concurrency: int = CONNECTI
         server.anew()
         seconds, progress = _run(file, what, concurrency)
         calls = server.ledger()["answered"]
-    if (progress.done, progress.errors, calls) != (RECORDS, 0, CALLS_A_RECORD * RECORDS):
-        raise AssertionError(
-            f"{RECORDS} records with {CALLS_A_RECORD} calls each were to be done: {progress.done} were, "
-            f"{progress.errors} of them errors, and the server answered {calls} calls"
-        )
+    _check(progress.planned, progress.done, progress.errors, calls)
     return Measure(calls, progress.done, seconds)
+
+
+def measure_command(home: Home, server: Server, what: Study, workers: int) -> float:
+    """Calls per second of `opbench run --workers`, in the middle tenth of a second of its work: a process starts up
+    for seconds, and not all at the same time."""
+    with home.store() as file, tempfile.NamedTemporaryFile("w", suffix=".toml") as toml:
+        toml.write(study_toml(what))
+        toml.flush()
+        server.anew()
+        flags = [f"--workers={workers}", f"--concurrency={CONNECTIONS}", "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "opbench", "run", toml.name, *flags],
+            env=dict(os.environ) | {"OPBENCH_STORE": f"sqlite:///{file}"},
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+        ledger = server.ledger()
+    if done.returncode:
+        raise AssertionError(f"opbench run --workers={workers} failed:\n{done.stderr[-3000:]}")
+    status = json.loads(done.stdout)
+    _check(status["planned"], status["done"], status["errors"], ledger["answered"])
+    return statistics.median(ledger["slices"]) * SLICES
+
+
+def _check(planned: int, done: int, errors: int, calls: int) -> None:
+    if (done, errors, calls) != (planned, 0, CALLS_A_RECORD * planned):
+        raise AssertionError(
+            f"{planned} records with {CALLS_A_RECORD} calls each were to be done: {done} were, {errors} of them "
+            f"errors, and the server answered {calls} calls"
+        )
 
 
 def _run(file: Path, what: Study, concurrency: int) -> tuple[float, Progress]:
@@ -144,3 +180,10 @@ def _run(file: Path, what: Study, concurrency: int) -> tuple[float, Progress]:
             store.close()
 
     return asyncio.run(run())
+
+
+def checkpoint(file: Path) -> None:
+    """Bring all of a store into its one file, which can then be copied."""
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()

@@ -15,7 +15,6 @@ from opbench.commands import (
     gateway,
     instances,
     mechanism,
-    member,
     memory,
     models,
     plugins,
@@ -40,7 +39,6 @@ app.add_typer(case.app, name="case")
 app.add_typer(mechanism.app, name="mechanism")
 models.add(app)
 run.add(app)
-member.add(app)
 plugins.add(app)
 results.add(app)
 audit.add(app)

@@ -1,4 +1,7 @@
-"""`opbench member`: a worker of a run of several, started by its leader (`opbench run --workers`) and not by people."""
+"""A worker of a run of several: a program that a leader (`opbench run --workers`) starts, and no command for people.
+
+Not a part of the command line, so that it needn't load all other commands.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-import typer
-
-from opbench.commands.options import the_store
+from opbench.commands.options import say, the_store
+from opbench.errors import OpbenchError
 from opbench.plugins import load_plugins
 from opbench.running.crew import Part
 from opbench.running.member import work
@@ -20,18 +22,20 @@ from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
 from opbench.study import make_study
 
 
-def add(app: typer.Typer) -> None:
-    app.command("member", hidden=True)(member_command)
-
-
-def member_command() -> None:
+def main() -> None:
     """Do a part of a run, told on standard input as JSON: part, study, plugins."""
     orders = json.load(sys.stdin)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
-    load_plugins([Path(file) for file in orders["plugins"]])
-    part = Part(**orders["part"])
-    prepared = prepare(make_study(orders["study"]), share=part.of)
-    asyncio.run(_work(the_store(patience_s=PATIENCE_OF_A_RUN_S), prepared, part))
+    # Asked to end before there is anything in hand.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        load_plugins([Path(file) for file in orders["plugins"]])
+        part = Part(**orders["part"])
+        prepared = prepare(make_study(orders["study"]), share=part.of)
+        asyncio.run(_work(the_store(patience_s=PATIENCE_OF_A_RUN_S), prepared, part))
+    except OpbenchError as error:
+        say(f"opbench: {error}", err=True)
+        sys.exit(1)
 
 
 async def _work(store: Store, prepared: Prepared, part: Part) -> None:
@@ -41,3 +45,7 @@ async def _work(store: Store, prepared: Prepared, part: Part) -> None:
         await work(store, prepared, part, stop=stop)
     finally:
         await prepared.aclose()
+
+
+if __name__ == "__main__":
+    main()

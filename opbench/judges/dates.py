@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import month_name
+from functools import lru_cache
 
 _MONTHS = {name[:3].lower(): name.lower() for name in month_name if name}
 _MONTH = (
@@ -24,6 +25,7 @@ _FORMS = tuple(
 )
 
 
+@lru_cache(maxsize=4096)  # three metrics ask for the same texts
 def canonical_dates(text: str) -> str:
     """The text with dates as `7 may 2023`, `7 may` or `may 2023`, by what the text says.
 

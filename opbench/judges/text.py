@@ -16,6 +16,8 @@ def strip_thinking(text: str) -> str:
     A closing tag without an opening one ends a block that began with the text (some chat templates swallow the
     opening tag); an opening tag without a closing one is a block that was cut off, and so everything after it goes.
     """
+    if not any(sign in text for sign in "<[◁"):
+        return text.strip()  # as below, without a search for tags
     kept: list[str] = []
     position, thinking = 0, False
     for tag in _TAGS.finditer(text):

@@ -288,24 +288,22 @@ class Limits:
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
-        if wait_s is None and self._crowded(permit):
+        self._crowding = _FADES * self._crowding + math.log(permit._under_way / self._usually_under_way)
+        crowded = wait_s is None and self._crowding > _CROWDED
+        if crowded or (wait_s is None and permit._under_way >= self.at_a_time * _NEARLY):
             self._shrink(permit)
-            self._requests.ease()
-            self._tokens.ease()
+        if crowded:
+            self._requests.ease(now)
+            self._tokens.ease(now)
         else:
             blamed, other = self._blamed(permit, headers)
             blamed.cut(wait_s or 0.0, now)
-            other.ease()
+            other.ease(now)
         if wait_s is None:
             self._hold(self._hold_s, now)
             self._hold_s = min(self._hold_s * 2, _LONGEST_HOLD_S)
         else:
             self._hold(wait_s, now)
-
-    def _crowded(self, permit: Permit) -> bool:
-        """Whether the endpoint refused, most likely, because too many requests were under way."""
-        self._crowding = _FADES * self._crowding + math.log(permit._under_way / self._usually_under_way)
-        return self._crowding > _CROWDED or permit._under_way >= self.at_a_time * _NEARLY
 
     def _blamed(self, permit: Permit, headers: Mapping[str, str]) -> tuple[Pace, Pace]:
         """(what the endpoint most likely refused for, the other): requests or tokens."""

@@ -23,11 +23,13 @@ _GROWS_FASTER_EVERY_S = 30.0
 _REFUSED = 0.004
 _LAST = 512
 #: What is left of a learnt limit after a refusal, and after further ones that follow soon.
-_CUTS = (0.985, 0.96, 0.92, 0.85, 0.75)
+_CUTS = (0.99, 0.96, 0.92, 0.85, 0.75)
 _SOON_S = 10.0
 #: What was taken in a whole minute is taken in the next one too, near enough.
-_SURE = 0.97
+_SURE = 0.98
+#: When the endpoint refused for something else, what was learnt grows by this; far above what is used, it is forgotten.
 _EASED = 1.05
+_FORGOTTEN = 4.0
 
 
 class Minute:
@@ -197,9 +199,11 @@ class Pace:
             self._level = min(self._level, 0.0)
             self._at = max(self._at, until)
 
-    def ease(self) -> None:
+    def ease(self, now: float) -> None:
         """It was something else that the endpoint refused for."""
         self.learnt *= _EASED
+        if self.learnt > self._minute.sum(now) * _FORGOTTEN:
+            self.learnt = math.inf
         self._set()
 
     def _grow(self, now: float) -> None:

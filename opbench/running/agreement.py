@@ -16,14 +16,15 @@ from opbench.settings import ROOT
 _PACKAGES = ("opbench", "mitigations")
 
 
-def fingerprint(prepared: Prepared) -> dict[str, str]:
+def fingerprint(prepared: Prepared, *, code: bool = True) -> dict[str, str]:
     """Heads of digests by what they are of, in words for people: equal where the study would be done alike. Of registry
-    entries all is compared, prices and limits too; nothing of them can be read from it."""
+    entries all is compared, prices and limits too; nothing of them can be read from it. Without `code` the workbench
+    itself is left out."""
     study, registry = prepared.study, prepared.registry
-    models = {*study.models, *([] if is_rule_judge(study.judge) else [study.judge])}
-    models |= {prepared.extractor} - {None} if prepared.extractor else set()
+    models = [*study.models, *([] if is_rule_judge(study.judge) else [study.judge])]
+    models += [prepared.extractor] if prepared.extractor is not None else []
     found: dict[str, Any] = {
-        f"version of the workbench ({__version__})": _code(),
+        **({f"version of the workbench ({__version__})": _code()} if code else {}),
         "benchmark data": [prepared.provenance["data"], prepared.provenance["history"]],
         **{f"registry entry of the model {name}": registry.model(name).model_dump(mode="json") for name in models},
         f"registry entry of the embedder {study.embedder}": registry.embedder(study.embedder).model_dump(mode="json"),
@@ -34,8 +35,8 @@ def fingerprint(prepared: Prepared) -> dict[str, str]:
 
 
 def differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-    """What differs between two fingerprints of the same study; the whole is named only where no part tells it."""
-    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    """What of one fingerprint of a study is otherwise in another; the whole is named only where no part tells it."""
+    names = [name for name, digest in here.items() if there.get(name) != digest]
     parts = [name for name in names if not name.startswith("study ")]
     return parts or names
 

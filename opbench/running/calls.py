@@ -268,7 +268,7 @@ class CallStore:
             StoreError: the store can't be written.
         """
         if rows:
-            await asyncio.to_thread(save_calls, self._store, rows)
+            await self._store.in_thread(save_calls, self._store, rows)
 
     async def keep_all(self) -> None:
         """Write all calls that are at hand, whoever asked for them.

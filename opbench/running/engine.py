@@ -27,6 +27,7 @@ from opbench.running.jobs import Job, JobSource
 from opbench.running.pipeline import Pipeline
 from opbench.running.repetition import Embed, embed_missing, score_users
 from opbench.running.trace import Trace
+from opbench.running.vectors import SharedVectors
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import (
@@ -145,6 +146,7 @@ class Engine:
         self._pipeline = pipeline
         self._embedder = embedder
         self._embed = embed
+        self._vectors = SharedVectors(embed)
         self._on_progress = on_progress
         self._client_stats = stats
         self._concurrency = concurrency or pipeline.tools.concurrency
@@ -206,7 +208,7 @@ class Engine:
             if self._scores_users:
                 reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
                 async with self._scoring:
-                    await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
+                    await self._store.in_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
                 await self._in_writer(set_halted, self._store, self._run_id, self.halted)
         except LeaseLost:
             # Whoever does these jobs now needn't pay for the calls again.
@@ -223,12 +225,15 @@ class Engine:
                     await self._in_writer(forget_worker, self._store, self._worker["id"])
                 else:
                     await self.beat(progress)
-            self._writer.shutdown()
+            # Not waited for: a writing that hangs mustn't keep a second Ctrl-C from being heard.
+            self._writer.shutdown(wait=False)
         self._on_progress(progress)
         return progress
 
     async def _in_writer(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._writer, partial(write, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._writer, partial(self._store.patiently, write, *args, **kwargs)
+        )
 
     async def may_go_on(self) -> bool:
         """Wait while the run is paused; whether something new may be taken up then."""
@@ -257,11 +262,10 @@ class Engine:
         answer = strip_thinking(response)
         if not answer.strip():
             return None
-        vectors = await self._embed([answer])
-        return self._embedder, np.asarray(vectors[0], dtype=np.float32)
+        return self._embedder, await self._vectors.of(answer)
 
     async def _judge_again(self, job: Job, record_id: int) -> _Finished:
-        row = await asyncio.to_thread(self._stored, record_id)
+        row = await self._store.in_thread(self._stored, record_id)
         trace = Trace(
             retrieved=[Memory(**memory) for memory in row["retrieved"] or []],
             context=[Memory(line["text"], line["date"]) for line in row["context"] or []],
@@ -308,7 +312,7 @@ class Engine:
         if record.values["status"] == "error":
             progress.errors += 1
             progress.error_kinds[str(record.values["error_kind"])] += 1
-        if finished.job.instance.subtype == "repetition":
+        if self._scores_users and finished.job.instance.subtype == "repetition":
             self._touched.add((record.configuration_id, finished.job.instance.user.id))
 
     async def _keep_beating(self, progress: Progress) -> None:
@@ -319,12 +323,12 @@ class Engine:
                 # One at a time: an older result must not be written over a newer one.
                 async with self._scoring:
                     touched, self._touched = self._touched, set()
-                    await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
+                    await self._store.in_thread(score_users, self._store, self._run_id, self._embedder, touched)
 
     async def beat(self, progress: Progress) -> None:
         """Show in the store that this process is alive and how far it is, and learn what is asked of the run."""
         calls = self._pipeline.tools.calls.stats
-        asked = await asyncio.to_thread(
+        asked = await self._store.in_thread(
             beat,
             self._store,
             self._worker

@@ -102,7 +102,7 @@ class LeaseSource:
     async def take(self) -> Sequence[Job]:
         while True:
             # Not given up when the engine stops meanwhile: what was leased is then given back.
-            self._leasing = asyncio.ensure_future(asyncio.to_thread(self._lease))
+            self._leasing = asyncio.ensure_future(self._store.in_thread(self._lease))
             jobs, others = await asyncio.shield(self._leasing)
             self._open.update(self._shard_of[job.instance.id] for job in jobs)
             if jobs or not others:
@@ -117,14 +117,14 @@ class LeaseSource:
         self._open.subtract(met)
         done = [shard for shard in met if not self._open[shard]]
         if done:
-            await asyncio.to_thread(self._set_done, done)
+            await self._store.in_thread(self._set_done, done)
 
     async def aclose(self) -> None:
         if self._leasing is not None:
             with contextlib.suppress(StoreError):
                 await self._leasing
         with contextlib.suppress(StoreError):
-            await asyncio.to_thread(leases.give_back, self._store, self._run_id, self._worker_id)
+            await self._store.in_thread(leases.give_back, self._store, self._run_id, self._worker_id)
 
     def _lease(self) -> tuple[list[Job], int]:
         """Jobs of shards that are free now; and how many shards others hold, when there are none.

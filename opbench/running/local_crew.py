@@ -24,7 +24,7 @@ _GONE_S = 10.0
 
 
 class LocalMember:
-    """`opbench member` as a process of this machine; it is told its part on standard input."""
+    """`opbench.commands.member` as a process of this machine; it is told its part on standard input."""
 
     def __init__(self, part: Part, orders: dict[str, Any], on_line: Callable[[str], None]) -> None:
         """`on_line` gets what it writes, line by line.
@@ -36,7 +36,7 @@ class LocalMember:
         self._on_line = on_line
         self._last = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "opbench", "member"],
+            [sys.executable, "-m", "opbench.commands.member"],
             env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -71,7 +71,7 @@ class Lookups:
         Raises:
             StoreError: the store can't be read.
         """
-        return await asyncio.to_thread(self._read, keys)
+        return await self._store.in_thread(self._read, keys)
 
     def _read(self, keys: Sequence[str]) -> dict[str, CallRow]:
         found: dict[str, CallRow] = {}

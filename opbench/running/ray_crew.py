@@ -66,6 +66,9 @@ class RayCrew:
         """
         _refuse_a_file(store)
         self._closing = contextlib.ExitStack()
+        see_that_ray_is_installed()
+        if address == "auto":
+            address = _cluster_here() or "local"
         try:
             secret = _secret_environment(prepared, keys or {})
             self._ray = self._connect(address, min(workers or os.cpu_count() or 1, concurrency), [*secret])
@@ -75,7 +78,9 @@ class RayCrew:
             with _seen(prepared) as seen:
                 study = prepared.study.model_dump(mode="json")
                 files = [(file.resolve(), file.read_bytes()) for file in plugins]
-                self._orders = Orders(study, self.size, fingerprint(prepared), files, seen)
+                # On this machine the workbench is the same, though somebody may be at work on its files.
+                wanted = fingerprint(prepared, code=address != "local")
+                self._orders = Orders(study, self.size, wanted, files, seen)
                 self._secrets = Secrets(SecretStr(settings().store_url), secret)
                 self._waiting = [self._hire() for _ in range(self.size)]
                 self.machines = self._all_ready()
@@ -92,9 +97,6 @@ class RayCrew:
 
     def _connect(self, address: str, workers: int, secret: Sequence[str]) -> ModuleType:
         """Ray, connected to a cluster or to a Ray of our own with room for so many workers."""
-        see_that_ray_is_installed()
-        if address == "auto":
-            address = _cluster_here() or "local"
         # Ray looks at its environment when it is loaded.
         self._closing.enter_context(_environment({"RAY_USAGE_STATS_ENABLED": "0"}))
         if address == "local":

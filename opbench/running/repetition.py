@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,9 +29,9 @@ async def embed_missing(store: Store, run_id: str, embedder: str, embed: Embed) 
     Raises:
         StoreError: the store can't be read or written.
     """
-    missing = await asyncio.to_thread(_without_vector, store, run_id, embedder)
+    missing = await store.in_thread(_without_vector, store, run_id, embedder)
     for start in range(0, len(missing), _AT_ONCE):
-        answers = await asyncio.to_thread(_answers, store, missing[start : start + _AT_ONCE])
+        answers = await store.in_thread(_answers, store, missing[start : start + _AT_ONCE])
         if not answers:
             continue
         try:
@@ -43,7 +42,7 @@ async def embed_missing(store: Store, run_id: str, embedder: str, embed: Embed) 
             {"record_id": record_id, "embedder": embedder, "vector": vector.astype("<f4").tobytes()}
             for (record_id, _), vector in zip(answers, vectors, strict=True)
         ]
-        await asyncio.to_thread(_keep, store, rows)
+        await store.in_thread(_keep, store, rows)
     return None
 
 
@@ -60,7 +59,7 @@ def score_users(
     users = _instances(store, run_id)
     if pairs is None:
         everybody = set(users.values())
-        wanted = {key: everybody for key in _configurations(store, run_id)}
+        wanted = dict.fromkeys(_configurations(store, run_id), everybody)
     else:
         wanted = {}
         for configuration_id, user_id in pairs:

@@ -153,5 +153,10 @@ def _fill(template: str, **values: str) -> str:
 def _pieces(template: str, **values: str) -> tuple[tuple[str, str], ...]:
     """The template with every `{name}` replaced, in one pass, so that braces inside a memory or a question stay what
     they are."""
-    parts = re.split(r"\{(\w+)\}", template)
-    return tuple((part, values[part]) if place % 2 else ("", part) for place, part in enumerate(parts))
+    return tuple((part, values[part]) if place % 2 else ("", part) for place, part in enumerate(_parts(template)))
+
+
+@cache
+def _parts(template: str) -> tuple[str, ...]:
+    """By turns the template's own text and a name."""
+    return tuple(re.split(r"\{(\w+)\}", template))

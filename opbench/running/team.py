@@ -135,7 +135,7 @@ class Team:
         progress.started = time.monotonic()
         states = self._plan.jobs.states
         idle = [n for n, shard in enumerate(self._shards) if bool(np.all(states[:, shard] == DONE))]
-        await asyncio.to_thread(leases.begin, self._store, self._run_id, self._leader, idle)
+        await self._store.in_thread(leases.begin, self._store, self._run_id, self._leader, idle)
         for seat in self._seats:
             self._start(seat, self._share(len(self._seats) - seat.number))
         looked = 0.0
@@ -196,7 +196,7 @@ class Team:
         seat.member = self._crew.start(part)
 
     async def _read_rows(self) -> None:
-        rows = await asyncio.to_thread(leases.members, self._store, self._leader)
+        rows = await self._store.in_thread(leases.members, self._store, self._leader)
         newest: dict[int, Any] = {}
         for row in sorted(rows, key=lambda row: row.started_at):
             newest[row.stats.get("member", -1)] = row
@@ -215,7 +215,7 @@ class Team:
         self._past.add(stats)
         seat.before.update({name: stats.get(name, 0) for name in ("done", "errors")})
         if row is not None:
-            await asyncio.to_thread(leases.take_away, self._store, self._run_id, row.id)
+            await self._store.in_thread(leases.take_away, self._store, self._run_id, row.id)
         seat.member, seat.row = None, None
         self._halted_by = stats.get("halted") or self._halted_by
         if said:
@@ -224,13 +224,13 @@ class Team:
                 seat.failed_starts += 1
             else:
                 seat.deaths += 1
-        left = await asyncio.to_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
+        left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
         if not left or self._asked_to_stop or (stats.get("halted") and stats.get("unpriced")):
             if said:
                 self._on_news(said)
             return
         may = seat.deaths <= _REPLACED and seat.failed_starts < _STARTED_ANEW
-        share = await asyncio.to_thread(self._exact_share, len(self._seats) - len(self._at_work()), bool(said))
+        share = await self._store.in_thread(self._exact_share, len(self._seats) - len(self._at_work()), bool(said))
         enough = self._budget is None or (share or 0.0) >= _LEAST_SHARE * self._budget
         if said:
             self._on_news(f"{said} {'Another takes its place.' if may and enough else 'It is not replaced.'}")
@@ -277,15 +277,15 @@ class Team:
         progress.error_kinds = Counter(sums.tallies["error_kinds"])
 
     async def _conclude(self, progress: Progress) -> None:
-        left = await asyncio.to_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
-        await asyncio.to_thread(leases.end, self._store, self._run_id)
+        left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
+        await self._store.in_thread(leases.end, self._store, self._run_id)
         self._tell(progress)
         if not left:
             # Nobody told of what a member did in the seconds before it was killed; the records do.
             progress.done = progress.to_do
-            progress.error_kinds = Counter(await asyncio.to_thread(self._errors))
+            progress.error_kinds = Counter(await self._store.in_thread(self._errors))
             progress.errors = progress.error_kinds.total()
-        elif not (self._asked_to_stop or await asyncio.to_thread(self._stop_is_asked)):
+        elif not (self._asked_to_stop or await self._store.in_thread(self._stop_is_asked)):
             self.reason = self._why()
 
     def _stop_is_asked(self) -> bool:
@@ -317,8 +317,8 @@ class Team:
             return
         # With the last seconds once more: a record is in the store a while after it was finished.
         since, self._scored_at = self._scored_at - _SCORES_EVERY_S, now
-        touched = await asyncio.to_thread(self._touched, since)
-        await asyncio.to_thread(score_users, self._store, self._run_id, self._embedder, touched)
+        touched = await self._store.in_thread(self._touched, since)
+        await self._store.in_thread(score_users, self._store, self._run_id, self._embedder, touched)
 
     def _touched(self, since: float) -> set[tuple[int, str]]:
         """(configuration id, user id) of repetition records that are new."""

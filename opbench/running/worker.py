@@ -99,7 +99,7 @@ async def execute(
             # After every session, not at the end: what a process spent that is killed counts too.
             async with booking:
                 spent = {"ingestion_usd": tools.calls.stats.spent_usd, "embeddings_usd": meter.embeddings_usd}
-                await asyncio.to_thread(keep_ingestion, store, prepared.run_id, spent, summary(ingestion))
+                await store.in_thread(keep_ingestion, store, prepared.run_id, spent, summary(ingestion))
             on_progress(progress)
 
         try:
@@ -176,7 +176,7 @@ async def execute(
 async def _wait_for_orphans(store: Store, run_id: str, on_news: Callable[[str], None]) -> None:
     """Let the members of a leader that was killed finish what they have in hand: it is paid for."""
     said = False
-    while left := await asyncio.to_thread(orphans, store, run_id):
+    while left := await store.in_thread(orphans, store, run_id):
         if not said:
             on_news(f"waiting for workers of an earlier start to finish what they have in hand: {', '.join(left)}")
             said = True

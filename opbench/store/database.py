@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 
 from opbench.errors import StoreBroken, StoreError
 
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -69,14 +72,23 @@ class Store:
         Raises:
             StoreError: as `begin`.
         """
-        until = time.monotonic() + self.patience_s
+        until, told = time.monotonic() + self.patience_s, False
         while True:
             try:
                 return work(*args, **kwargs)
-            except StoreBroken:
+            except StoreBroken as broken:
                 if time.monotonic() > until:
+                    # What is tidied up at the end doesn't wait as long again.
+                    self.patience_s = 0.0
                     raise
+                if not told:
+                    log.warning("%s This process waits for it, up to %.0f minutes.", broken, self.patience_s / 60)
+                    told = True
                 time.sleep(_AGAIN_S)
+
+    async def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `patiently`, in a thread of its own."""
+        return await asyncio.to_thread(partial(self.patiently, work, *args, **kwargs))
 
     def close(self) -> None:
         self.engine.dispose()

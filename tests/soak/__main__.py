@@ -1,6 +1,6 @@
 """`make soak`: the scenarios of the fault run, larger, and one seed after another.
 
-    python -m tests.soak --times 4 --seed 7 --only mixed,storms
+python -m tests.soak --times 4 --seed 7 --only mixed,storms
 """
 
 from __future__ import annotations

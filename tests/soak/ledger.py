@@ -52,7 +52,8 @@ class Line:
     double: int = 0
     wrong: list[str] = field(default_factory=list)
     """What doesn't add up, a sentence each."""
-    last_line: str = ""
+    said: list[str] = field(default_factory=list)
+    """The line with which each process that wasn't killed told its end."""
     seconds: float = 0.0
 
 
@@ -96,9 +97,7 @@ def _body(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _calls(
-    line: Line, bodies: dict[str, dict[str, Any]], stored: dict[str, Any], breaks: Sequence[Break]
-) -> None:
+def _calls(line: Line, bodies: dict[str, dict[str, Any]], stored: dict[str, Any], breaks: Sequence[Break]) -> None:
     """Every stored call is an answer that was given, and every answer is stored, or was in flight, or a blank one that
     was asked again."""
     for digest, call in stored.items():
@@ -186,11 +185,14 @@ def _records(line: Line, store: Store, bodies: dict[str, dict[str, Any]], stored
     for score in scores:
         of_record[score.record_id].append(score)
     refused = _refused(bodies)
+    unembedded = {text for known in bodies.values() if "body" in known for text in known["body"].get("input", ())}
     for row in records:
         instance, configuration = instances[row.instance_id], configurations[row.configuration_id]
         if row.status == "error":
             line.missing[row.error_kind] += 1
-            meant = {kind for model, text, kind in refused if model == configuration.model and instance.question in text}
+            meant = {
+                kind for model, text, kind in refused if model == configuration.model and instance.question in text
+            }
             if row.error_kind not in meant:
                 line.wrong.append(f"{row.instance_id} is missing for {row.error_kind}; the provider did {meant}")
             if row.response is not None or of_record[row.id]:
@@ -200,7 +202,9 @@ def _records(line: Line, store: Store, bodies: dict[str, dict[str, Any]], stored
         if not row.response or "response" not in stages[row.id]:
             line.wrong.append(f"{row.instance_id} is done without a response")
         if instance.subtype == "repetition":
-            if row.id not in vectors:
+            if row.id not in vectors and row.response in unembedded:
+                line.missing["vector"] += 1
+            elif row.id not in vectors:
                 line.wrong.append(f"{row.instance_id} is done and has no vector")
             continue
         metric = "correct" if instance.benchmark == "locomo" else "score"
@@ -220,7 +224,11 @@ def _records(line: Line, store: Store, bodies: dict[str, dict[str, Any]], stored
 def _refused(bodies: dict[str, dict[str, Any]]) -> set[tuple[str, str, str]]:
     """(model, all that was asked, reason) of what the provider refuses for ever."""
     return {
-        (known["model"], "\n".join(each["content"] for each in known["body"]["messages"]), REASONS[known["events"][-1][1]])
+        (
+            known["model"],
+            "\n".join(each["content"] for each in known["body"]["messages"]),
+            REASONS[known["events"][-1][1]],
+        )
         for known in bodies.values()
         if "body" in known and known["role"] != "embed"
     }
@@ -254,7 +262,19 @@ def _money(line: Line, stored: dict[str, Any], bodies: dict[str, dict[str, Any]]
 
 def table(lines: Sequence[Line]) -> str:
     """The ledger for people: a line a scenario, the sum, and the faults by kind."""
-    head = ("scenario", "records", "done", "requests", "answers", "faults", "breaks", "in flight", "lost", "double", "s")
+    head = (
+        "scenario",
+        "records",
+        "done",
+        "requests",
+        "answers",
+        "faults",
+        "breaks",
+        "in flight",
+        "lost",
+        "double",
+        "s",
+    )
     rows = [head]
     for line in [*lines, _sum(lines)]:
         rows.append(
@@ -273,14 +293,14 @@ def table(lines: Sequence[Line]) -> str:
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    text = [
-        "  ".join(cell.ljust(width) if not n else cell.rjust(width) for n, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    ]
+    text = []
+    for name, *counts in rows:
+        cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=True)]
+        text.append("  ".join([name.ljust(widths[0]), *cells]))
     whole = _sum(lines)
     for title, counts in (("faults", whole.faults), ("breaks", whole.breaks), ("missing", whole.missing)):
         text.append(f"{title}: " + (", ".join(f"{name} {n:,}" for name, n in sorted(counts.items())) or "none"))
-    text += [f"{line.name}: {line.last_line}" for line in lines]
+    text += [f"{line.name}: {sentence}" for line in lines for sentence in dict.fromkeys(line.said)]
     return "\n".join(text)
 
 

@@ -72,6 +72,12 @@ class Process:
     def last_line(self) -> str:
         return ([line for line in self.said().splitlines() if line.strip()] or [""])[-1]
 
+    @property
+    def verdict(self) -> str:
+        """The line that tells how it ended: how many records are done, or what stopped it; none when it was killed."""
+        told = [line for line in self.said().splitlines() if " done, " in line or line.startswith("opbench: ")]
+        return "" if self.killed or not told else told[-1]
+
 
 class Starter:
     """Starts processes, and ends those that are left."""
@@ -148,7 +154,7 @@ def _jump(jumps: Sequence[Jump]) -> None:
         def now(cls, tz: datetime.tzinfo | None = None) -> Shifted:
             return cls.fromtimestamp(true_time() + off(), tz)
 
-    time.time = lambda: true_time() + off()  # type: ignore[assignment]
+    time.time = lambda: true_time() + off()
     for name, module in list(sys.modules.items()):
         if name.startswith(("opbench.", "mitigations.")):
             for word, value in list(vars(module).items()):

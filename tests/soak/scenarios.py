@@ -3,6 +3,7 @@ the provider refuses for ever; then its books are closed."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
+from opbench.store import schema as s
 from tests.soak.ledger import Line
 from tests.soak.places import SmallDisk, may_mount, postgres
 from tests.soak.process import Starter
@@ -135,6 +139,21 @@ def locked(given: Given) -> Line:
         return world.audit()
 
 
+def killed_while_locked(given: Given) -> Line:
+    """A worker is killed while it can't write: it had no more in hands than the instances that it worked on."""
+    with _world("killed while locked", given) as world:
+        process = world.start()
+        world.wait_for_requests(process, 0.3)
+        other = sqlite3.connect(world.store_file, isolation_level=None, timeout=30)
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(3.0)
+        world.kill(process, "SIGKILL of a worker that waits")
+        other.execute("ROLLBACK")
+        other.close()
+        world.resume()
+        return world.audit()
+
+
 def moved(given: Given) -> Line:
     """The store's files are moved away while it is written, and come back."""
     with _world("vanished store", given, latency_s=0.004) as world:
@@ -183,6 +202,39 @@ def twice(given: Given) -> Line:
         return world.audit()
 
 
+def team(given: Given) -> Line:
+    """Of three workers one is killed, then another, then their leader; the others go on, or end in order."""
+    with _world("SIGKILL in a team", given, latency_s=0.004) as world:
+        process = world.start("--workers=3")
+        for share in (0.2, 0.4):
+            world.wait_for_requests(process, share)
+            world.wait_for(process, lambda: len(_members(world)) == 3)
+            os.kill(_members(world)[0], signal.SIGKILL)
+            world.broke(process, "SIGKILL of a member", -(-process.concurrency // 3))
+        world.wait_for_requests(process, 0.6)
+        left = _members(world)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        until = time.monotonic() + 60
+        while any(Path(f"/proc/{pid}").exists() for pid in left):
+            assert time.monotonic() < until, "members go on without a leader"
+            time.sleep(0.1)
+        # Its members finished and wrote what they had in hands.
+        world.broke(process, "SIGKILL of the leader", 0)
+        world.resume()
+        return world.audit()
+
+
+def _members(world: World) -> list[int]:
+    """Process ids of those that do a part of the run."""
+    store = world.open()
+    try:
+        with store.begin() as connection:
+            return list(connection.scalars(select(s.workers.c.pid).where(s.workers.c.leader.is_not(None))))
+    finally:
+        store.close()
+
+
 @contextmanager
 def _world(
     name: str, given: Given, *, home: Path | None = None, store_url: str | None = None, **plan: Any
@@ -200,7 +252,9 @@ SCENARIOS = (
     Scenario("disk", 3, disk),
     Scenario("limited", 2, limited),
     Scenario("locked", 3, locked),
+    Scenario("killed-while-locked", 3, killed_while_locked),
     Scenario("moved", 3, moved),
     Scenario("database", 4, database_restarted),
     Scenario("twice", 2, twice),
+    Scenario("team", 5, team),
 )

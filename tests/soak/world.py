@@ -217,7 +217,6 @@ class World:
         finally:
             store.close()
         line.seconds = time.monotonic() - self._began
-        # Of those that were killed there is none: the first of the others says how it ended.
-        said = [process for process in self.processes if not process.killed]
-        line.last_line = said[0].last_line if said else ""
+        # Those that were killed couldn't say anything.
+        line.said = [sentence for process in self.processes if (sentence := process.verdict)]
         return line

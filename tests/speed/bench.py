@@ -51,7 +51,8 @@ class _Aim:
 
     @property
     def line(self) -> str:
-        return f"{self.name} {self.seconds:.2f} s  aim {self.most:.0f} s: {'met' if self.seconds < self.most else 'MISSED'}"
+        met = "met" if self.seconds < self.most else "MISSED"
+        return f"{self.name} {self.seconds:.2f} s  aim {self.most:.0f} s: {met}"
 
 
 class Bench:
@@ -64,11 +65,15 @@ class Bench:
     def engine(self) -> None:
         """One process on a server without latency, beside the floor and the anchors."""
         with _warm() as (home, server):
-            floors, engines = [], []
+            floors, engines, floor_us, engine_us = [], [], [], []
             for _ in range(REPEATS):
                 made = anchors.samples(FLOOR_SAMPLES)
+                began = time.process_time()
                 floors.append(asyncio.run(anchors.plain_aiohttp(server.url, made)))
-                engines.append(studies.measure(home, server, studies.study()).rate)
+                floor_us.append((time.process_time() - began) * 1e6 / (2 * FLOOR_SAMPLES))
+                measured = studies.measure(home, server, studies.study())
+                engines.append(measured.rate)
+                engine_us.append(measured.processor_s * 1e6 / measured.calls)
             few = anchors.samples(ANCHOR_SAMPLES)
             others: dict[str, list[float]] = {}
             for _ in range(FEW_REPEATS):
@@ -78,6 +83,10 @@ class Bench:
                 )
                 others.setdefault("OpenAI, 16 threads", []).append(anchors.sdk_threads(server.url, few))
         self._floor, engine = _row("plain aiohttp, the floor", floors), _row("engine", engines)
+        print(
+            f"  processor time a call: {statistics.median(floor_us):.0f} µs of plain aiohttp, "
+            f"{statistics.median(engine_us):.0f} µs of the engine, its threads included"
+        )
         for name, rates in others.items():
             _row(name, rates, self._floor)
         self._add("engine/floor", engine / self._floor, f"{engine:.0f} of {self._floor:.0f} calls/s", 0.30)
@@ -97,9 +106,9 @@ class Bench:
     def latency(self) -> None:
         """A server that takes 200 ms, 64 connections: 320 requests a second at the most."""
         ceiling = anchors.CONNECTIONS / LATENCY_S
-        with _warm(latency_s=LATENCY_S) as (home, server):
+        with _warm() as (home, server):
             what = studies.study(limit=LATENCY_LIMIT)
-            engines = [studies.measure(home, server, what).rate for _ in range(2)]
+            engines = [studies.measure(home, server, what, LATENCY_S).rate for _ in range(2)]
         engine = _row("engine at 200 ms, 64 connections", engines)
         self._add("latency/ceiling", engine / ceiling, f"{engine:.0f} of {ceiling:.0f} calls/s")
 
@@ -163,18 +172,16 @@ class Bench:
 
 
 @contextmanager
-def _warm(models: tuple[str, ...] = (), latency_s: float = 0.0) -> Iterator[tuple[studies.Home, Server]]:
-    """A server, and a home in which all retrievals are made."""
-    with tempfile.TemporaryDirectory() as folder, running() as quick:
-        with studies.at_home(Path(folder), quick.url) as home:
-            home.use(quick.url, models)
-            home.warm_up()
-            if not latency_s:
-                yield home, quick
-                return
-            with running(latency_s) as slow:
-                home.use(slow.url, models)
-                yield home, slow
+def _warm(models: tuple[str, ...] = ()) -> Iterator[tuple[studies.Home, Server]]:
+    """A server, and a home in which all retrievals are made; `models` beside those that every home has."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running() as server,
+        studies.at_home(Path(folder), server.url) as home,
+    ):
+        home.use(server.url, models)
+        home.warm_up()
+        yield home, server
 
 
 def _row(name: str, rates: list[float], floor: float | None = None) -> float:

@@ -1,15 +1,15 @@
 """The benchmark's scripted endpoint: OpenAI's wire format, as fast as one process of Python serves it.
 
-    python -m tests.speed.server --latency 0.2
+    python -m tests.speed.server
 
 prints its base URL. A generation is answered with a sentence and a judge's request with a score or verdict line; both
-depend on the messages alone. `GET /ledger` tells what was asked so far. It knows no faults: for those there is
-`tests.scripted_endpoint`, which serves a tenth as many requests.
+depend on the model's name and the messages alone. `GET /ledger` tells what was asked since `GET /anew/SECONDS`, which
+sets its latency. It knows no faults: for those there is `tests.scripted_endpoint`, which serves a tenth as many
+requests.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import subprocess
@@ -20,6 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,10 +39,10 @@ SLICES = 10
 _HEAD_END = b"\r\n\r\n"
 
 
-def answer(messages: list[dict[str, Any]]) -> str:
+def answer(model: str, messages: list[dict[str, Any]]) -> str:
     """A score or a verdict for the judge's prompts of the pack `own`, else a sentence of 16 words."""
     text = "\n".join(message["content"] for message in messages)
-    digest = zlib.crc32(text.encode())
+    digest = zlib.crc32(f"{model}\n{text}".encode())
     if "Score: <number" in text:
         return f"It says what was asked for.\nScore: {digest % 101 / 100:.2f}"
     if "Label: CORRECT" in text:
@@ -62,7 +63,7 @@ def reply(path: str, body: dict[str, Any]) -> dict[str, Any]:
             "model": body["model"],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
-    text = answer(body["messages"])
+    text = answer(body["model"], body["messages"])
     taken = sum(message["content"].count(" ") + 1 for message in body["messages"])
     given = text.count(" ") + 1
     return {
@@ -111,11 +112,19 @@ class Ledger:
         }
 
 
+@dataclass(slots=True)
+class Script:
+    """What the server does now."""
+
+    latency_s: float = 0.0
+    ledger: Ledger = field(default_factory=Ledger)
+
+
 class _Connection(asyncio.Protocol):
     """HTTP/1.1 of one kept-alive connection, a request at a time."""
 
-    def __init__(self, ledger: Ledger, latency_s: float) -> None:
-        self._ledger, self._latency_s = ledger, latency_s
+    def __init__(self, script: Script) -> None:
+        self._script = script
         self._loop = asyncio.get_running_loop()
         self._read = bytearray()
         self._transport: asyncio.Transport
@@ -123,7 +132,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport has its methods, and isn't of its class.
         self._transport = cast("asyncio.Transport", transport)
-        self._ledger.connections += 1
+        self._script.ledger.connections += 1
 
     def data_received(self, data: bytes) -> None:
         self._read += data
@@ -144,32 +153,31 @@ class _Connection(asyncio.Protocol):
         if method == "GET":
             self._send(200, orjson.dumps(self._told(path)))
             return
-        if self._ledger.first_at is None:
-            self._ledger.first_at = time.time()
-        self._ledger.at_once += 1
-        self._ledger.most_at_once = max(self._ledger.most_at_once, self._ledger.at_once)
-        if self._latency_s:
-            self._loop.call_later(self._latency_s, self._answer, path, body)
+        if self._script.ledger.first_at is None:
+            self._script.ledger.first_at = time.time()
+        self._script.ledger.at_once += 1
+        self._script.ledger.most_at_once = max(self._script.ledger.most_at_once, self._script.ledger.at_once)
+        if self._script.latency_s:
+            self._loop.call_later(self._script.latency_s, self._answer, path, body)
         else:
             self._answer(path, body)
 
     def _told(self, path: str) -> dict[str, Any]:
         if path == "/ledger":
-            return self._ledger.counts()
-        if path == "/ledger/anew":
-            at_once = self._ledger.at_once
-            self._ledger.__init__()  # type: ignore[misc]
-            self._ledger.at_once = at_once
+            return self._script.ledger.counts()
+        if path.startswith("/anew/"):
+            self._script.latency_s = float(path.removeprefix("/anew/"))
+            self._script.ledger = Ledger()
             return {}
         return {"object": "list", "data": [{"id": "scripted", "object": "model"}]}
 
     def _answer(self, path: str, body: bytes) -> None:
-        self._ledger.at_once -= 1
+        self._script.ledger.at_once = self._script.ledger.at_once - 1
         try:
             status, data = 200, orjson.dumps(reply(path, orjson.loads(body)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             status, data = 400, orjson.dumps({"error": {"message": f"{type(error).__name__}: {error}", "code": None}})
-        self._ledger.book(self._loop.time())
+        self._script.ledger.book(self._loop.time())
         self._send(status, data)
 
     def _send(self, status: int, data: bytes) -> None:
@@ -178,10 +186,10 @@ class _Connection(asyncio.Protocol):
             self._transport.write(head.encode() + data)
 
 
-async def _serve(latency_s: float, ready: Callable[[str], None]) -> None:
-    ledger = Ledger()
+async def _serve(ready: Callable[[str], None]) -> None:
+    script = Script()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(ledger, latency_s), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: _Connection(script), "127.0.0.1", 0, backlog=1024)
     ready(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
     await server.serve_forever()
 
@@ -197,9 +205,9 @@ class Server:
         """answered, first_at, connections, most_at_once, and in `slices` the answers of each tenth of a second."""
         return dict(self._get("/ledger"))
 
-    def anew(self) -> None:
-        """Count from nothing."""
-        self._get("/ledger/anew")
+    def anew(self, latency_s: float = 0.0) -> None:
+        """Count from nothing, and answer after so many seconds from now on. Nothing may be under way."""
+        self._get(f"/anew/{latency_s}")
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(self.url.removesuffix("/v1") + path, timeout=10) as told:
@@ -207,9 +215,9 @@ class Server:
 
 
 @contextmanager
-def running(latency_s: float = 0.0) -> Iterator[Server]:
+def running() -> Iterator[Server]:
     """The server in a process of its own while the block lasts."""
-    command = [sys.executable, "-m", "tests.speed.server", "--latency", str(latency_s)]
+    command = [sys.executable, "-m", "tests.speed.server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdout
@@ -219,10 +227,7 @@ def running(latency_s: float = 0.0) -> Iterator[Server]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    latency_s = parser.parse_args().latency
-    uvloop.run(_serve(latency_s, lambda url: print(url, flush=True)))
+    uvloop.run(_serve(lambda url: print(url, flush=True)))
 
 
 if __name__ == "__main__":

@@ -42,11 +42,13 @@ _WARM = "warm"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a run did: `calls` as the server counted them, in `seconds` from the first look at the store to its end."""
+    """What a run did: `calls` as the server counted them, in `seconds` from the first look at the store to its end,
+    with `processor_s` of this process's processor time."""
 
     calls: int
     records: int
     seconds: float
+    processor_s: float
 
     @property
     def rate(self) -> float:
@@ -68,9 +70,10 @@ class Home:
         return {"OPBENCH_HOME": str(self.folder), "OPBENCH_DATA": str(self.data), "OPBENCH_MODELS": str(self.registry)}
 
     def use(self, url: str, further: Sequence[str] = ()) -> None:
-        """Let the registry's models, and `further` ones, be served at that URL."""
-        entry = f'base_url = "{url}"\nserved = "scripted"\nconcurrency = {CONNECTIONS}\n'
-        models = "".join(f'[models."{name}"]\n{entry}' for name in (_WARM, MODEL, JUDGE, *further))
+        """Let the registry's models, and `further` ones, be served at that URL, which belongs to their identities."""
+        entry = f'base_url = "{url}"\nconcurrency = {CONNECTIONS}\n'
+        names = (_WARM, MODEL, JUDGE, *further)
+        models = "".join(f'[models."{name}"]\nserved = "{name}"\n{entry}' for name in names)
         self.registry.write_text(f'{models}[embedders."{EMBEDDER}"]\nbase_url = "{url}"\nserved = "scripted"\n')
 
     def warm_up(self) -> None:
@@ -126,14 +129,16 @@ def study(
     )
 
 
-def measure(home: Home, server: Server, what: Study, concurrency: int = CONNECTIONS) -> Measure:
+def measure(home: Home, server: Server, what: Study, latency_s: float = 0.0) -> Measure:
     """Do a study in this process, from a warm store, and see that all of it was done."""
     with home.store() as file:
-        server.anew()
-        seconds, progress = _run(file, what, concurrency)
+        server.anew(latency_s)
+        began = time.process_time()
+        seconds, progress = _run(file, what, CONNECTIONS)
+        processor_s = time.process_time() - began
         calls = server.ledger()["answered"]
     _check(progress.planned, progress.done, progress.errors, calls)
-    return Measure(calls, progress.done, seconds)
+    return Measure(calls, progress.done, seconds, processor_s)
 
 
 def measure_command(home: Home, server: Server, what: Study, workers: int) -> float:
@@ -156,7 +161,8 @@ def measure_command(home: Home, server: Server, what: Study, workers: int) -> fl
         raise AssertionError(f"opbench run --workers={workers} failed:\n{done.stderr[-3000:]}")
     status = json.loads(done.stdout)
     _check(status["planned"], status["done"], status["errors"], ledger["answered"])
-    return statistics.median(ledger["slices"]) * SLICES
+    slices: list[int] = ledger["slices"]
+    return statistics.median(slices) * SLICES
 
 
 def _check(planned: int, done: int, errors: int, calls: int) -> None:

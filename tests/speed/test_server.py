@@ -32,21 +32,22 @@ def post(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def test_answers_depend_on_the_messages_alone() -> None:
-    assert answer(asked("a", "b")) == answer(asked("a", "b"))
-    assert len({answer(asked(f"question {number}")) for number in range(100)}) == 100
+def test_answers_depend_on_model_and_messages() -> None:
+    assert answer("m", asked("a", "b")) == answer("m", asked("a", "b"))
+    assert len({answer("m", asked(f"question {number}")) for number in range(100)}) == 100
+    assert answer("m", asked("a")) != answer("n", asked("a"))
 
 
 @pytest.mark.parametrize("name", ["irrelevance", "fact", "value", "memory"])
 def test_a_judge_reads_its_scores(name: str) -> None:
-    values = {parse_score(answer(asked(load_pack("own").fill(name, {"response": str(n)})))) for n in range(50)}
+    values = {parse_score(answer("m", asked(load_pack("own").fill(name, {"response": str(n)})))) for n in range(50)}
     assert None not in values
     assert len(values) > 10
 
 
 def test_a_judge_reads_its_verdicts() -> None:
     prompts = [load_pack("own").fill("locomo", {"response": str(number)}) for number in range(50)]
-    assert {parse_verdict(answer(asked(prompt))) for prompt in prompts} == {True, False}
+    assert {parse_verdict(answer("m", asked(prompt))) for prompt in prompts} == {True, False}
 
 
 def test_it_tells_tokens_and_counts_what_it_answered(server: Server) -> None:
@@ -54,7 +55,7 @@ def test_it_tells_tokens_and_counts_what_it_answered(server: Server) -> None:
     told = post(server, "/chat/completions", {"model": "m", "messages": asked("one two", "three")})
     # Words of the two messages; 16 words and a number are the answer.
     assert told["usage"] == {"prompt_tokens": 3, "completion_tokens": 17, "total_tokens": 20}
-    assert told["choices"][0]["message"]["content"] == answer(asked("one two", "three"))
+    assert told["choices"][0]["message"]["content"] == answer("m", asked("one two", "three"))
     assert post(server, "/embeddings", {"model": "m", "input": ["one two", "two"]})["data"][1]["embedding"] == vector(
         "two"
     )

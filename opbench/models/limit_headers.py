@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_NUMBER = re.compile(r"\d{1,12}(\.\d{1,6})?")
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
 class Told(NamedTuple):

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
@@ -21,12 +22,17 @@ _LONGEST_HOLD_S = 8.0
 #: After a pause one request goes alone, for so many seconds: if it is refused too, it was the only one.
 _LEAST_ALONE_S = 0.1
 _MOST_ALONE_S = 2.0
+#: Of a minute's tokens: requests differ in size, and must not wait for both the requests' pace and the tokens'.
+_TOKENS_AT_ONCE = 0.04
 _LEARNING_RATE = 1 / 32
 #: Under way when as many are as may be, near enough.
 _NEARLY = 0.8
 #: One in twenty of the last requests, about so many, without an answer in time: fewer at a time may help.
 _SICK = 0.05
 _LAST = 128
+#: Whose headers are read: those of the first answers, and of one in so many later on.
+_LISTENS_FIRST = 32
+_LISTENS_EVERY = 16
 #: How much earlier evidence weighs, and how much of it blames the number of requests at a time.
 _FADES = 0.9
 _CROWDED = 1.0
@@ -119,7 +125,7 @@ class Limits:
         self._levels = Levels(most)
         self._cap = Cap(most)
         self._requests = Pace(requests_per_minute and requests_per_minute / share, now)
-        self._tokens = Pace(tokens_per_minute and tokens_per_minute / share, now)
+        self._tokens = Pace(tokens_per_minute and tokens_per_minute / share, now, at_once=_TOKENS_AT_ONCE)
         self._share = share
         self._longest_wait_s = longest_wait_s
         self._bulk = 1.0
@@ -179,7 +185,8 @@ class Limits:
                 # Let through and cancelled in the same moment: nothing was sent.
                 self._give_back(permit)
             else:
-                self._waiting.remove(permit)
+                with suppress(ValueError):
+                    self._waiting.remove(permit)
                 self._admit()
             raise
         finally:
@@ -204,6 +211,9 @@ class Limits:
                 permit._waiting.set_result(None)
 
     def _opens(self, permit: Permit, now: float) -> float:
+        if self._alone:
+            # The endpoint said when, or it is time to find out.
+            return self._held_until
         return max(
             self._held_until,
             self._requests.opens(1.0, now),
@@ -228,8 +238,10 @@ class Limits:
 
     def _give_back(self, permit: Permit) -> None:
         now = self._loop.time()
-        self._requests.correct(-1.0, now)
-        self._tokens.correct(-permit._taken, now)
+        self._requests.refused(1.0, now)
+        self._tokens.refused(permit._taken, now)
+        if permit._cohort:
+            self._levels.over(permit._cohort, None)
         self._leave(permit)
 
     def _leave(self, permit: Permit) -> None:
@@ -251,7 +263,7 @@ class Limits:
         if permit._cohort:
             self._levels.over(permit._cohort, seconds if answered else None)
         now = self._loop.time()
-        if headers:
+        if permit._number <= _LISTENS_FIRST or permit._number % _LISTENS_EVERY == 0:
             self._listen(headers)
         if answered:
             self._hold_s = _FIRST_HOLD_S
@@ -280,6 +292,9 @@ class Limits:
     ) -> None:
         self._requests.refused(1.0, now)
         self._tokens.refused(permit._taken, now)
+        if wait_s is not None and wait_s <= 0:
+            # It doesn't know.
+            wait_s = None
         if permit._number <= self._cut_at:
             # Sent before an earlier refusal was heard.
             if wait_s is not None:

@@ -9,8 +9,8 @@ MINUTE_S = 60.0
 _KEPT = 0.99
 #: What may be sent in one minute of a limit that was told.
 _FILLED = 0.995
-#: What may go at once after a pause, of a minute's.
-_AT_ONCE = 0.012
+#: What may go at once after a pause, of a minute's: as much as the smallest buckets hold.
+AT_ONCE = 0.012
 _PARTS = 121
 _PART_S = 0.5
 #: A learnt limit grows by this much every so many seconds in which it held somebody up; the growth doubles each half
@@ -92,6 +92,7 @@ class Pace:
 
     __slots__ = (
         "_at",
+        "_at_once",
         "_configured",
         "_cuts",
         "_growth",
@@ -109,7 +110,10 @@ class Pace:
         "learnt",
     )
 
-    def __init__(self, configured: float | None, now: float) -> None:
+    def __init__(self, configured: float | None, now: float, *, at_once: float = AT_ONCE) -> None:
+        """`configured`: most a minute, where that is known. `at_once`: what may go at once, of a minute's, while the
+        limit is one that was told; of a learnt one it is less, lest what is learnt be the burst."""
+        self._at_once = at_once
         self._configured = configured is not None
         self._told = math.inf if configured is None else configured
         self.learnt = math.inf
@@ -223,7 +227,7 @@ class Pace:
             return
         was_free = self._rate == math.inf
         self._rate = min(self._told * _KEPT, self.learnt) / MINUTE_S
-        self._room = max(1.0, limit * _AT_ONCE)
+        self._room = max(1.0, limit * (self._at_once if self._told <= self.learnt else AT_ONCE))
         self._level = 0.0 if was_free else min(self._level, self._room)
 
     def _fill(self, now: float) -> None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from opbench import addresses
 from opbench.errors import ModelError, UsageError
 from opbench.models.client import ModelClient
 from opbench.models.embeddings import model_folder
@@ -54,8 +55,27 @@ async def probe_all(client: ModelClient, timeout_s: float = 8.0) -> list[Availab
 
 
 async def _endpoint(spec: ModelSpec | EmbedderSpec, client: ModelClient, timeout_s: float) -> str:
+    """What is seen of the first server, and of its replicas. Raises ModelError when the first doesn't answer."""
+    seen = await _server(spec, client, timeout_s, None)
+    if not spec.replicas:
+        return seen
+    told = await asyncio.gather(
+        *(_server(spec, client, timeout_s, url) for url in spec.replicas), return_exceptions=True
+    )
+    silent = [error for error in told if isinstance(error, BaseException)]
+    for error in silent:
+        if not isinstance(error, ModelError):
+            raise error
+    if not silent:
+        return f"all {len(spec.servers)} servers answer"
+    answering = len(spec.servers) - len(silent)
+    why = str(silent[0]).removeprefix(f"{spec.name}: ")
+    return f"{answering} of {len(spec.servers)} servers answer{'s' if answering == 1 else ''}; {why}"
+
+
+async def _server(spec: ModelSpec | EmbedderSpec, client: ModelClient, timeout_s: float, url: str | None) -> str:
     try:
-        listed = await client.served_models(spec.name, timeout_s)
+        listed = await client.served_models(spec.name, timeout_s, url)
     except ModelError as error:
         if error.kind != "not_found":
             raise
@@ -63,8 +83,9 @@ async def _endpoint(spec: ModelSpec | EmbedderSpec, client: ModelClient, timeout
     found = next((entry for entry in listed if _matches(entry, spec.served)), None)
     if found is None:
         ids = ", ".join(str(entry.get("id")) for entry in listed[:3]) or "nothing"
+        where = spec.shown_url if url is None else addresses.shown(url)
         raise ModelError(
-            f"{spec.name}: {spec.shown_url} serves {ids}{' …' if len(listed) > 3 else ''}, not {spec.served}. "
+            f"{spec.name}: {where} serves {ids}{' …' if len(listed) > 3 else ''}, not {spec.served}. "
             f"Check served in its registry entry{_start(spec)}.",
             kind="not_found",
             model=spec.name,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from opbench import addresses
 from opbench.entries import entry, nearest, read_groups
 from opbench.errors import UsageError
+from opbench.models.secrets import without_keys
 from opbench.settings import ROOT, settings
 
 
@@ -104,7 +105,7 @@ class Spec(BaseModel):
 
         Raises UsageError when an embedded one isn't installed.
         """
-        extra = json.dumps(self.extra_body, sort_keys=True, ensure_ascii=False)
+        extra = json.dumps(without_keys(self.extra_body), sort_keys=True, ensure_ascii=False)
         if self.kind == "embedded":
             return {**self._embedded_identity(), "extra_body": extra}
         return {"kind": "endpoint", "base_url": self.shown_url, "served": self.served, "extra_body": extra}

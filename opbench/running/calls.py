@@ -253,6 +253,10 @@ class CallStore:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def settle(self) -> None:
+        """Wait for the calls under way, however they end; what they answered stays at hand to be kept."""
+        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+
     async def find(self, keys: Sequence[str]) -> dict[str, CallRow]:
         """Those of the calls that are in the store, by key, without their requests.
 

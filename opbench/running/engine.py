@@ -1,7 +1,8 @@
 """The engine: does jobs with bounded concurrency and writes every record when it is finished.
 
-Killing the process at any moment loses at most the instances in flight (design rule 2): a record counts as done
-only after the transaction that holds it, its calls and its scores is committed.
+Killing the process at any moment loses at most the instances in flight (design rule 2), those that are worked on and
+as many that wait to be written: a record counts as done only after the transaction that holds it, its calls and its
+scores is committed.
 """
 
 from __future__ import annotations
@@ -150,7 +151,10 @@ class Engine:
         self._on_progress = on_progress
         self._client_stats = stats
         self._concurrency = concurrency or pipeline.tools.concurrency
-        self._finished: asyncio.Queue[_Finished | None] = asyncio.Queue(maxsize=_BATCH * 2)
+        self._finished: asyncio.Queue[_Finished | None] = asyncio.Queue()
+        # As many may wait to be written as are worked on, so that a slow or locked store doesn't pile up answers which
+        # a killed process would lose.
+        self._waiting = asyncio.Semaphore(self._concurrency)
         self._go = asyncio.Event()
         self._go.set()
         self._stop = asyncio.Event()
@@ -211,7 +215,10 @@ class Engine:
                     await self._store.in_thread(score_users, self._store, self._run_id, self._embedder, None, reason)
                 await self._in_writer(set_halted, self._store, self._run_id, self.halted)
         except LeaseLost:
-            # Whoever does these jobs now needn't pay for the calls again.
+            # Whoever does these jobs now needn't pay for the calls again, nor for those that are under way.
+            for task in workers:
+                task.cancel()
+            await self._pipeline.tools.calls.settle()
             with contextlib.suppress(StoreError):
                 await self._pipeline.tools.calls.keep_all()
             raise
@@ -248,14 +255,18 @@ class Engine:
         # Asked again once there is a job: others' shards may be long in coming.
         while await self.may_go_on() and (job := await queue.next()) is not None and await self.may_go_on():
             if job.record_id is not None:
-                await self._finished.put(await self._judge_again(job, job.record_id))
+                await self._hand_over(await self._judge_again(job, job.record_id))
                 continue
             record = await self._pipeline.record(job.configuration_id, job.configuration, job.instance)
             if job.instance.subtype == "repetition" and record.values["status"] == "done":
                 # Without a vector the record is done all the same: the end of the run tries once more.
                 with contextlib.suppress(ModelError):
                     record.embedding = await self._embedding(record.values["response"])
-            await self._finished.put(_Finished(job, record))
+            await self._hand_over(_Finished(job, record))
+
+    async def _hand_over(self, finished: _Finished) -> None:
+        await self._waiting.acquire()
+        self._finished.put_nowait(finished)
 
     async def _embedding(self, response: str) -> tuple[str, np.ndarray] | None:
         """The vector of what a reader sees of the response; hidden thoughts are no repetition."""
@@ -293,6 +304,7 @@ class Engine:
             jobs = [each.job for each in finished]
             await self._in_writer(self._save, finished, partial(_held, source, jobs))
             for each in finished:
+                self._waiting.release()
                 self._book(each, progress)
             await source.committed(jobs)
             self._on_progress(progress)

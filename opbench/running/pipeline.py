@@ -17,6 +17,7 @@ from typing import Any
 from mitigations.base import Memory, PostProcessor, Processed, Reply, Search
 from opbench.errors import MemoryFault, ModelError, StoreError, UsageError
 from opbench.judges.base import Evidence, Judge
+from opbench.models.failures import scrub
 from opbench.protocol import by_memos, judged_metric
 from opbench.running.calls import CallStore
 from opbench.running.response_prompts import answer_messages, answer_system, answer_temperature, memory_blocks
@@ -67,7 +68,7 @@ class Pipeline:
         except Exception as fault:
             # A plugin's fault is this record's error, not the end of the run; what it had asked for is kept.
             log.exception("%s on %s", configuration.label, instance.id)
-            error = ("internal", f"{type(fault).__name__}: {fault}"[:500])
+            error = ("internal", scrub(f"{type(fault).__name__}: {fault}", None)[:500])
         if error is None:
             scores, judged = await self.judge(instance, trace.response, trace)
             trace.uses += judged
@@ -341,7 +342,7 @@ class Pipeline:
             raise
         except Exception as fault:
             log.exception("judge %s on %s", self.tools.judge.name, instance.id)
-            reason, passing = f"judge: internal: {type(fault).__name__}: {fault}"[:500], False
+            reason, passing = scrub(f"judge: internal: {type(fault).__name__}: {fault}", None)[:500], False
         metric = judged_metric(self.tools.study) if instance.benchmark == "locomo" else "score"
         return [Score(metric, None, reason, details={"transport": 1.0} if passing else {})], uses
 

@@ -296,8 +296,9 @@ class Team:
     def _why(self) -> str:
         spent = self._spent() + self._past.counts["spent_usd"]
         if self._budget is not None and spent >= (1 - _LEAST_SHARE) * self._budget:
+            how = "reached" if spent >= self._budget else "all but reached"
             return (
-                f"Stopped: the budget of {dollars(self._budget)} is reached, {dollars(spent)} are spent. "
+                f"Stopped: the budget of {dollars(self._budget)} is {how}, {dollars(spent)} are spent. "
                 "To go on, give a higher one."
             )
         if self._halted_by:

@@ -15,13 +15,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, select, text, update
 
 from opbench.errors import LeaseLost, UsageError
 from opbench.store import schema as s
 from opbench.store.claims import is_led
 from opbench.store.database import Store
 from opbench.store.writing import insert_ignore
+
+#: How long a writing transaction of a member may stand still.
+_FROZEN_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,9 @@ def hold(connection: Connection, worker_id: str) -> None:
     Raises:
         LeaseLost: somebody has.
     """
+    if connection.dialect.name == "postgresql":
+        # A process that freezes here would hold its row, and with it whoever takes its leases away, for ever.
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {_FROZEN_MS}"))
     mine = s.workers.c.id == worker_id
     # Changes nothing, and locks the row.
     if not connection.execute(update(s.workers).where(mine).values(pid=s.workers.c.pid)).rowcount:

@@ -61,6 +61,17 @@ def test_a_users_entry_replaces_the_one_of_the_same_name(tmp_path: Path, monkeyp
         (ENTRY + "timeout_s = 0\n", "timeout_s = 0: Input should be greater than 0"),
         (ENTRY + "price_in = nan\n", "price_in: Input should be a finite number"),
         (ENTRY + "attempts = 1.5\n", "attempts = 1.5"),
+        (ENTRY + "requests_per_minute = 0\n", "requests_per_minute = 0: Input should be greater than 0"),
+        (ENTRY + "tokens_per_minute = -5\n", "tokens_per_minute = -5: Input should be greater than 0"),
+        (ENTRY + "tokens_per_minute = inf\n", "tokens_per_minute = inf: Input should be a finite number"),
+        (ENTRY + 'requests_per_minute = "500"\n', "requests_per_minute = '500': Input should be a valid number"),
+        (ENTRY + "request_per_minute = 5\n", "unknown key request_per_minute. Did you mean requests_per_minute?"),
+        (ENTRY + 'replicas = "http://h:1/v1"\n', "replicas: Input should be a valid list"),
+        (ENTRY + 'replicas = ["me:pa55word@h"]\n', "replicas: is no address: write it like http://host:8001/v1"),
+        (ENTRY + "replicas = [8001]\n", "replicas: Input should be a valid string"),
+        (ENTRY + 'replicas = ["http://127.0.0.1:9/v1"]\n', "names the same server twice in base_url and replicas"),
+        (ENTRY + 'replicas = ["http://h:1/v1", "http://h:1/v1"]\n', "names the same server twice"),
+        ('[models.a]\nkind = "embedded"\nreplicas = ["http://h:1/v1"]\n', "[models.a]: is embedded and has replicas"),
         ('[models.a]\nlabel = "A"\n', '[models.a]: has no base_url: add one, or kind = "embedded"'),
         ('[models.a]\nbase_url = "localhost:8000"\n', "is no address: write it like https://host/v1"),
         ('[models.a]\nkind = "remote"\n', "kind = 'remote'"),
@@ -108,6 +119,16 @@ def test_identity_holds_what_determines_the_answer_and_no_secret(tmp_path: Path)
         "served": "x",
         "extra_body": '{"a": 2, "b": 1}',
     }
+
+
+def test_ceilings_and_replicas_change_no_answer_and_no_identity(tmp_path: Path) -> None:
+    bare = load_registry(written(tmp_path, ENTRY)).model("mine")
+    more = ENTRY + 'requests_per_minute = 500\ntokens_per_minute = 1e5\nreplicas = ["http://127.0.0.1:10/v1"]\n'
+    spec = load_registry(written(tmp_path, more)).model("mine")
+    assert (spec.requests_per_minute, spec.tokens_per_minute) == (500.0, 100_000.0)
+    assert spec.servers == ("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1")
+    assert (bare.requests_per_minute, bare.tokens_per_minute, bare.replicas) == (None, None, [])
+    assert spec.identity() == bare.identity()
 
 
 def test_enforcing_schemas_is_no_part_of_the_identity() -> None:

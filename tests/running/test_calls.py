@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
+from opbench.running.call_keys import canonical, chat_body, chat_key
 from opbench.running.calls import CallStore
 from opbench.store.database import open_store
 from opbench.types import ChatRequest, ChatResult, Message
@@ -51,3 +53,49 @@ async def test_further_fields_are_part_of_the_key(tmp_path: Path) -> None:
     )
     request = ChatRequest("m", (Message("user", "Hi"),), 0.0, 9, further='{"seed":1}')
     assert await key_of(request, tmp_path) == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 0.7, 1, 1e-7])
+@pytest.mark.parametrize("text", ['Say "a\\b"\n\t\x07\u2028 — Grüße 🍵', "", "\x7f</script>"])
+def test_a_chats_key_is_that_of_its_canonical_form(temperature: float, text: str) -> None:
+    messages = (Message("system", "Be brief."), Message("user", text))
+    for request in (
+        ChatRequest("m", messages, temperature, 9, 3),
+        ChatRequest("m", messages, temperature, 9, further='{"seed":1}'),
+    ):
+        body = {
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "temperature": temperature,
+            "max_tokens": 9,
+            "repeat": request.repeat,
+            **({"further": request.further} if request.further else {}),
+        }
+        wanted = json.dumps(
+            ["chat", {"model": IDENTITY, "request": body, "salt": text}],
+            sort_keys=True,
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        assert chat_key(canonical(IDENTITY), request, text) == hashlib.sha256(wanted.encode()).hexdigest()
+        assert chat_body(request) == body
+
+
+async def test_a_written_call_is_still_at_hand(tmp_path: Path) -> None:
+    asked = 0
+
+    async def complete(request: ChatRequest) -> ChatResult:
+        nonlocal asked
+        asked += 1
+        return ChatResult("Hi.", "stop", 1, 1, 1.0)
+
+    store = open_store(f"sqlite:///{tmp_path / 's.sqlite3'}")
+    calls = CallStore(store, complete, lambda name: IDENTITY, lambda name, i, o: 0.0, lambda name: 1)
+    request = ChatRequest("m", (Message("user", "Hi"),))
+    row, _ = await calls.chat(request)
+    await calls.keep([row.key])
+    assert calls.unwritten([row.key]) == []
+    with store.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE calls")
+    again, reused = await calls.chat(request)
+    assert (again, reused, asked) == (row, True, 1), "without a look into the store"
+    assert (calls.stats.made, calls.stats.reused) == (1, 1)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ def members(store: Store) -> list[Any]:
         return list(connection.execute(select(s.workers).where(s.workers.c.leader.is_not(None))).all())
 
 
-def wait_for(process: subprocess.Popen[bytes], what: Any, seconds: float = 100) -> Any:
+def wait_for(process: subprocess.Popen[bytes], what: Any, seconds: float = 150) -> Any:
     """The first true value of `what()` while the process runs."""
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
@@ -115,7 +116,7 @@ async def test_a_killed_worker_changes_nothing(home: Path, tmp_path: Path, store
             logs = [file for file in folder.rglob("*") if file.is_file()]
             written = {file: file.read_bytes() for file in logs}
             os.kill(at_work[0].pid, signal.SIGKILL)
-            said = process.communicate(timeout=100)[0].decode()
+            said = process.communicate(timeout=150)[0].decode()
         finally:
             process.kill()
         assert process.returncode == 0, said
@@ -176,13 +177,13 @@ def test_a_cluster_set_up_otherwise_is_refused_and_one_set_up_alike_is_used(
             joining = environment | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
             # Here the price is another one, which no hash of the study knows.
             refused = start(joining | {"OPBENCH_MODELS": str(other)}, store_url, address, "--workers=1", limit=1)
-            said = refused.communicate(timeout=100)[0].decode()
+            said = refused.communicate(timeout=150)[0].decode()
             assert refused.returncode == 2, said
             assert f"worker on {socket.gethostname()}: not the same here as where the run was started: " in said
             assert "registry entry of the model scripted, registry entry of the embedder scripted. " in said
             assert endpoint.ledger.total == 0, "nothing was paid before"
             used = start(joining, store_url, address, "--workers=1", limit=1)
-            said = used.communicate(timeout=100)[0].decode()
+            said = used.communicate(timeout=150)[0].decode()
             assert used.returncode == 0, said
             assert not (tmp_path / "theirs" / "store.sqlite3").exists()
     store = open_store(store_url)
@@ -339,3 +340,40 @@ async def test_what_nobody_foresaw_is_told_without_its_text(
     place = await Worker().ready(orders(prepared), secrets(store_url))
     assert place.refusal is not None
     assert re.fullmatch(r"ZeroDivisionError \(test_ray\.py, line \d+\)\.", place.refusal)
+
+
+class _Exceptions:
+    """The names of Ray's errors, as they derive from each other."""
+
+    class RayError(Exception):
+        pass
+
+    class RayActorError(RayError):
+        pass
+
+    class NodeDiedError(RayError):
+        pass
+
+    class OutOfMemoryError(RayError):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            _Exceptions.RayActorError("The actor died.\nModuleNotFoundError: No module named 'opbench'"),
+            "can't start: its machine has no Python package opbench. ",
+        ),
+        (
+            _Exceptions.RayActorError("The actor died because its node has died."),
+            "is gone with its machine.",
+        ),
+        (_Exceptions.NodeDiedError("unreachable"), "is gone with its machine."),
+        (_Exceptions.OutOfMemoryError("task was killed"), "was ended by Ray: its machine's memory was full. "),
+        (_Exceptions.RayActorError("The actor died unexpectedly.\n\tpid: 1"), "was killed."),
+    ],
+)
+def test_what_became_of_a_worker_is_a_sentence(error: Exception, told: str) -> None:
+    ray: Any = SimpleNamespace(exceptions=_Exceptions)
+    assert ray_crew._became(ray, error).startswith(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from opbench.errors import StoreError
 from opbench.settings import settings
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
 from opbench.store.leases import take_away
-from opbench.store.reading import run_ids, run_status, run_study
+from opbench.store.reading import RunStatus, run_ids, run_status, run_study
 from opbench.store.writing import set_request
 from tests.running import team_study as team
 from tests.running.study import PLANNED, outcome, reply, run_here, use_endpoint
@@ -159,6 +161,11 @@ def test_two_starts_at_once_are_one_run(scene: Scene, sole: dict[str, Any]) -> N
     assert scene.sent_twice == 0
 
 
+def counted(status: RunStatus) -> tuple[int, int]:
+    """Records that the leader tells, and those of the members together."""
+    return status.worker["stats"]["done"], sum(each["done"] for each in status.members)
+
+
 @SQLITE
 def test_pause_go_on_and_stop_reach_all_workers(scene: Scene, sole: dict[str, Any]) -> None:
     leader = scene.begin("--workers=2")
@@ -172,8 +179,8 @@ def test_pause_go_on_and_stop_reach_all_workers(scene: Scene, sole: dict[str, An
     status = run_status(scene.store, scene.run_id)
     assert status.working
     assert status.worker["pid"] == leader.pid, "the leader speaks for all"
-    assert sum(each["done"] for each in status.members) == status.worker["stats"]["done"] == paused
     assert {each["state"] for each in status.members} == {"at work"}
+    team.until(lambda: counted(run_status(scene.store, scene.run_id)) == (paused, paused), leader)
     set_request(scene.store, scene.run_id, "go")
     team.until(lambda: team.records(scene.store) > paused, leader)
     set_request(scene.store, scene.run_id, "stop")
@@ -209,12 +216,29 @@ def test_a_budget_is_all_workers_together(scene: Scene) -> None:
     assert code == 1, said
     status = run_status(scene.store, scene.run_id)
     assert status.halted is not None
-    assert status.halted.startswith("Stopped: the budget of $0.0100 is reached, $0.01")
+    assert re.match(
+        r"Stopped: the budget of \$0\.0100 is (all but )?reached, \$0\.0(099|1\d\d) are spent", status.halted
+    )
+    _, provenance = run_study(scene.store, scene.run_id)
     with scene.store.begin() as connection:
-        spent = connection.scalar(select(func.sum(s.calls.c.cost_usd)))
+        spent = connection.scalar(select(func.sum(s.calls.c.cost_usd))) + provenance["executions"][0]["embeddings_usd"]
         dearest = connection.scalar(select(func.max(s.calls.c.cost_usd)))
     assert 0.0099 <= spent <= 0.01 + CONCURRENCY * CALLS * dearest
     assert 0 < status.done < PLANNED
+
+
+def freeze(store: Store, row: Any) -> None:
+    """Stop a worker's process in between two of its transactions."""
+    while True:
+        os.kill(row.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        try:
+            with store.begin() as connection:
+                connection.execute(select(s.workers.c.id).where(s.workers.c.id == row.id).with_for_update(nowait=True))
+                return
+        except StoreError:
+            os.kill(row.pid, signal.SIGCONT)
+            time.sleep(0.05)
 
 
 @POSTGRESQL
@@ -223,8 +247,7 @@ def test_a_stalled_worker_whose_part_was_given_away_writes_nothing(scene: Scene,
     rows = team.until(lambda: len(found := team.members(scene.store)) == 2 and found, leader)
     team.until(lambda: team.records(scene.store) >= 10, leader)
     stalled = rows[0]
-    os.kill(stalled.pid, signal.SIGSTOP)
-    time.sleep(0.3)
+    freeze(scene.store, stalled)
     # As the leader does with a worker that it can't reach.
     take_away(scene.store, stalled.run_id, stalled.id)
     team.until(lambda: team.records(scene.store) == PLANNED, leader)
@@ -246,13 +269,14 @@ def test_workers_that_die_again_and_again_end_the_run_with_a_sentence(home: Path
     plugin = tmp_path / "deadly.py"
     plugin.write_text(
         "import os, signal\n"
-        "from mitigations.base import Processed\n"
         "from mitigations.registry import register\n"
         "class Deadly:\n"
         "    name, label, family, calls, revises = 'deadly', 'Deadly', 'filter', 0, False\n"
         "    prompt_sha256 = 'none'\n"
         "    async def process(self, question, memories, ask, search=None):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    async def revise(self, question, memories, draft, ask, *, system=''):\n"
+        "        raise AssertionError\n"
         "register(Deadly())\n"
     )
     with ScriptedEndpoint(reply=reply) as endpoint:

@@ -30,7 +30,7 @@ class Break:
     at: float
     """When, by the monotonic clock of this machine."""
     concurrency: int
-    """Instances that it had in hands at the most."""
+    """Instances that it worked on at the most; as many more may have waited to be written."""
     what: str
 
 
@@ -148,7 +148,7 @@ def _attribute(line: Line, answers: Iterable[tuple[float, str]], breaks: Sequenc
             by_break[ending].append((at, what))
     for ending, unkept in by_break.items():
         unkept.sort(reverse=True)
-        in_hands = ending.concurrency * CALLS_A_RECORD
+        in_hands = 2 * ending.concurrency * CALLS_A_RECORD
         line.in_flight += len(unkept[:in_hands])
         for _, what in unkept[in_hands:]:
             _book(line, what)
@@ -294,8 +294,8 @@ def table(lines: Sequence[Line]) -> str:
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     text = []
-    for name, *counts in rows:
-        cells = [count.rjust(width) for count, width in zip(counts, widths[1:], strict=True)]
+    for name, *numbers in rows:
+        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
         text.append("  ".join([name.ljust(widths[0]), *cells]))
     whole = _sum(lines)
     for title, counts in (("faults", whole.faults), ("breaks", whole.breaks), ("missing", whole.missing)):

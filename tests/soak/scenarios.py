@@ -208,7 +208,6 @@ def team(given: Given) -> Line:
         process = world.start("--workers=3")
         for share in (0.2, 0.4):
             world.wait_for_requests(process, share)
-            world.wait_for(process, lambda: len(_members(world)) == 3)
             os.kill(_members(world)[0], signal.SIGKILL)
             world.broke(process, "SIGKILL of a member", -(-process.concurrency // 3))
         world.wait_for_requests(process, 0.6)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,25 @@ import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import func, select, text
+from sqlalchemy import Connection, func, select, text
 
-from opbench.errors import DataError, StoreError, UsageError
+from opbench.errors import DataError, LeaseLost, StoreError, UsageError
 from opbench.store import schema as s
 from opbench.store.bundle import export_run, import_run
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store, open_store
 from opbench.store.reading import failures, find_run, read_run, run_ids, run_status
-from opbench.store.writing import CallRow, CallUse, FinishedRecord, create_run, save_records, save_user_scores
+from opbench.store.writing import (
+    CallRow,
+    CallUse,
+    FinishedRecord,
+    Judgement,
+    create_run,
+    save_calls,
+    save_judgements,
+    save_records,
+    save_user_scores,
+)
 from opbench.study import Configuration, Study
 from opbench.types import Instance, Score, User
 
@@ -142,6 +153,82 @@ def test_a_transaction_that_fails_leaves_nothing(store: Store, ids: dict[Configu
     with pytest.raises(StoreError):
         save_records(store, "r1", [good, bad])
     assert (count(store, s.records), count(store, s.calls)) == (0, 0)
+
+
+def test_what_is_no_longer_ones_own_is_not_written(store: Store, ids: dict[Configuration, int]) -> None:
+    mine = record(ids, BASE, "locomo/c1/1")
+    mine.calls, mine.uses = [call()], [CallUse("k1", "response", False)]
+    mine.judge, mine.scores = "offline", [Score("f1", 0.5)]
+    save_records(store, "r1", [mine])
+
+    def lost(connection: Connection) -> None:
+        connection.execute(s.runs.update().values(halted="a lease was looked at"))
+        raise LeaseLost("another worker has it.")
+
+    later = record(ids, BASE, "locomo/c1/1", response="Another.")
+    later.calls = [call("k2")]
+    with pytest.raises(LeaseLost):
+        save_records(store, "r1", [later], lost)
+    with store.begin() as connection:
+        record_id, response = connection.execute(select(s.records.c.id, s.records.c.response)).one()
+    with pytest.raises(LeaseLost):
+        save_judgements(store, [Judgement(record_id, "offline", [Score("f1", 0.9)], [call("k3")], [])], lost)
+    assert response == "It is wet."
+    assert count(store, s.calls) == 1
+    with store.begin() as connection:
+        assert connection.scalar(select(s.scores.c.value)) == 0.5
+        assert connection.scalar(select(s.runs.c.halted)) is None
+    asked: list[bool] = []
+    save_records(store, "r1", [later], lambda connection: asked.append(connection.in_transaction()))
+    assert asked == [True]
+    with store.begin() as connection:
+        assert connection.scalar(select(s.records.c.response)) == "Another."
+
+
+def test_a_record_that_is_made_again_has_an_id_of_its_own(store: Store, ids: dict[Configuration, int]) -> None:
+    seen: list[int] = []
+    for _ in range(3):
+        save_records(store, "r1", [record(ids, BASE, "locomo/c1/1"), record(ids, RAG, "locomo/c1/1")])
+        with store.begin() as connection:
+            seen += connection.scalars(select(s.records.c.id).order_by(s.records.c.id))
+    assert sorted(set(seen)) == seen, "whoever read the earlier ones must not take these for them"
+
+
+def test_judgements_replace_the_scores_and_calls_of_their_judge(store: Store, ids: dict[Configuration, int]) -> None:
+    finished = [record(ids, BASE, each.id) for each in INSTANCES[:2]]
+    for each in finished:
+        each.calls = [call("response"), call("old verdict")]
+        each.uses = [CallUse("response", "response", False), CallUse("old verdict", "judge", False)]
+        each.judge, each.scores = "judge", [Score("score", None, "judge: timeout", details={"transport": 1.0})]
+    save_records(store, "r1", finished)
+    with store.begin() as connection:
+        first, second = connection.scalars(select(s.records.c.id).order_by(s.records.c.id))
+    use = [CallUse("new verdict", "judge", False)]
+    save_judgements(
+        store,
+        [
+            Judgement(first, "judge", [Score("score", 0.25)], [call("new verdict")], use),
+            Judgement(second, "judge", [Score("score", 0.75)], [call("new verdict")], use),
+        ],
+    )
+    with store.begin() as connection:
+        scores = connection.execute(select(s.scores.c.record_id, s.scores.c.value, s.scores.c.retriable)).all()
+        uses = connection.execute(
+            select(s.record_calls.c.record_id, s.record_calls.c.ordinal, s.record_calls.c.call_key)
+        ).all()
+    assert sorted(scores) == [(first, 0.25, False), (second, 0.75, False)]
+    assert sorted(uses) == [(n, at, key) for n in (first, second) for at, key in enumerate(("response", "new verdict"))]
+
+
+def test_two_who_keep_the_same_calls_do_not_wait_for_each_other_for_ever(store: Store) -> None:
+    keys = [f"k{n}" for n in range(400)]
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(5):
+            orders = [[call(key) for key in order] for order in (keys, keys[::-1])]
+            list(threads.map(lambda calls: save_calls(store, calls), orders, timeout=60))
+            assert count(store, s.calls) == 400
+            with store.begin() as connection:
+                connection.execute(s.calls.delete())
 
 
 def test_find_run(store: Store, ids: dict[Configuration, int]) -> None:

@@ -34,7 +34,7 @@ check: $(DEV)
 
 bench: $(DEV)
 	@tools/test-needs.sh
-	$(BIN)/python -m tests.speed.bench
+	$(BIN)/python -m tests.speed.bench --check
 	$(BIN)/python -m tests.speed.pages
 
 clean:
@@ -51,7 +51,7 @@ $(DONE): requirements.txt requirements-torch.txt requirements-models.txt pyproje
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-$(DEV): $(DONE) requirements-dev.txt
+$(DEV): $(DONE) requirements-dev.txt requirements-ray.txt
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@
 

@@ -273,6 +273,11 @@ class ScriptedEndpoint:
                     ledger.answered[request] += 1
                 return await _send(writer, 200, answer)
             return await self._fail(fault, answer, headers, reader, writer)
+        except ConnectionError:
+            # It closed the connection while a piece was being written.
+            with self._lock:
+                ledger.closed_by_client += 1
+            return False
         finally:
             with self._lock:
                 self._at_once -= 1

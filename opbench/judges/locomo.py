@@ -140,10 +140,11 @@ def says_not_there(response: str) -> bool:
     return bool(_NOT_THERE.search(_ANSWERS.sub(" ", plain(response))))
 
 
-def _tokens(text: str) -> list[str]:
+@lru_cache(maxsize=8192)  # a gold answer is compared with the responses of all configurations
+def _tokens(text: str) -> tuple[str, ...]:
     text = re.sub(r"(?<=\d)[-–/](?=\d)", " ", canonical_dates(plain(text)).lower())
     words = _BREAK.sub(" ", text).translate(_PUNCTUATION).split()
-    return [stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and")]
+    return tuple(stem(_NUMBER_WORDS.get(word, word)) for word in words if word not in ("a", "an", "the", "and"))
 
 
 def _words(text: str) -> list[str]:

@@ -34,6 +34,13 @@ _PLACEHOLDERS = {
 _MEANING = {name: meaning for meaning, names in _PLACEHOLDERS.items() for name in names}
 
 
+class _Named(dict[str, str]):
+    """Values by meaning, found under all names that a placeholder may have."""
+
+    def __missing__(self, name: str) -> str:
+        return self.get(_MEANING[name], "")
+
+
 @dataclass(frozen=True, slots=True)
 class PromptPack:
     """Judge prompts by name (`PROMPTS`), as `str.format` templates."""
@@ -51,8 +58,7 @@ class PromptPack:
 
     def fill(self, prompt: str, values: Mapping[str, str]) -> str:
         """The prompt with its placeholders filled; `values` by meaning: question, response, context, facts, …"""
-        names = {name: values.get(meaning, "") for name, meaning in _MEANING.items()}
-        return self.texts[prompt].format_map(names)
+        return self.texts[prompt].format_map(_Named(values))
 
 
 def official_folder(prompts_dir: Path | None = None) -> Path | None:

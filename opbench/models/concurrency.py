@@ -56,7 +56,7 @@ class Levels:
         self._levels = [most]
         while self._levels[0] > 1:
             self._levels.insert(0, (self._levels[0] + 1) // 2)
-        below = [level for level in self._levels if level <= _START and level < most]
+        below = [level for level in self._levels if level <= _START]
         self._seen = len(below) - 1 if below else 0
         self.at = self._levels[self._seen]
         """Requests at a time."""

@@ -24,6 +24,9 @@ _LEAST_ALONE_S = 0.1
 _MOST_ALONE_S = 2.0
 #: Of a minute's tokens: requests differ in size, and must not wait for both the requests' pace and the tokens'.
 _TOKENS_AT_ONCE = 0.04
+#: An endpoint that says a request took more tokens than so many times the estimate is not believed.
+_CREDIBLE = 16
+_LEAST_BULK = 0.01
 _LEARNING_RATE = 1 / 32
 #: Under way when as many are as may be, near enough.
 _NEARLY = 0.8
@@ -36,6 +39,7 @@ _LISTENS_EVERY = 16
 #: How much earlier evidence weighs, and how much of it blames the number of requests at a time.
 _FADES = 0.9
 _CROWDED = 1.0
+_PERHAPS_CROWDED = 0.3
 
 
 class Permit:
@@ -268,9 +272,11 @@ class Limits:
         if answered:
             self._hold_s = _FIRST_HOLD_S
             if tokens is not None:
+                tokens = min(max(tokens, 1), max(permit._estimate, 1) * _CREDIBLE)
                 self._tokens.correct(tokens - permit._taken, now)
                 if permit._estimate:
                     self._bulk += (tokens / permit._estimate - self._bulk) * _LEARNING_RATE
+                    self._bulk = max(self._bulk, _LEAST_BULK)
             if permit._under_way >= self._cap.at - 1:
                 self._cap.answered()
         elif outcome == "rate_limit":
@@ -304,8 +310,10 @@ class Limits:
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
         self._crowding = _FADES * self._crowding + math.log(permit._under_way / self._usually_under_way)
+        # An endpoint that names a time counts minutes, not requests under way.
         crowded = wait_s is None and self._crowding > _CROWDED
-        if crowded or (wait_s is None and permit._under_way >= self.at_a_time * _NEARLY):
+        full = permit._under_way >= self.at_a_time * _NEARLY
+        if crowded or (full and wait_s is None and self._crowding > _PERHAPS_CROWDED):
             self._shrink(permit)
         if crowded:
             self._requests.ease(now)

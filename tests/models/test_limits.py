@@ -257,6 +257,20 @@ def test_what_was_estimated_too_high_is_given_back() -> None:
     assert virtual_time(main())[-1] == pytest.approx(40_000 / 59_400 * 60, rel=0.05)
 
 
+@pytest.mark.parametrize("counted", [10**15, 0, -(10**15)])
+def test_a_count_of_tokens_that_cannot_be_true_stops_nobody(counted: int) -> None:
+    async def main() -> float:
+        limits = Limits(4, tokens_per_minute=60_000)
+        async with limits.permit(100) as permit:
+            _over(permit, tokens=counted)
+        sent = await _sent_at(limits, 599, seconds=0.1, tokens=100)
+        await _refuse(limits)
+        return sent[-1]
+
+    # 600 requests of 100 tokens at 59,400 a minute; the one that lied counts as 1,600 at most, 1 at least.
+    assert virtual_time(main()) == pytest.approx(60.6, rel=0.06)
+
+
 OPENAI = {
     "x-ratelimit-limit-requests": "120",
     "x-ratelimit-remaining-requests": "119",

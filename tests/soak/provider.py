@@ -37,9 +37,9 @@ REASONS = {
 }
 #: Faults of an attempt: the next one is another throw. `length`, `refusal`, `blank` and `mistyped` are answers.
 HEALING: dict[str, float] = {
-    "rate_limit": 0.02,
+    "rate_limit": 0.002,
     "server": 0.02,
-    "unavailable": 0.01,
+    "unavailable": 0.002,
     "error_in_200": 0.01,
     "bad_gateway": 0.01,
     "malformed": 0.01,
@@ -288,7 +288,7 @@ def answer(role: str, body: dict[str, Any], digest: str, number: int, fault: str
         case "blank":
             text = ""
         case "length":
-            text, finish = text[:-3], "length"
+            text, finish = f"{name_of(digest, number)} {text[:20]}", "length"
         case "refusal":
             text = f"{REFUSAL}, {name_of(digest, number)}."
         case "filter_answer":

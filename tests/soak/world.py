@@ -147,7 +147,7 @@ class World:
                     raise
                 time.sleep(0.05)
 
-    def wait_for(self, process: Process, met: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait_for(self, process: Process, met: Callable[[], bool], seconds: float = 240.0) -> None:
         """Until something is met; the process must live that long."""
         until = time.monotonic() + seconds
         while not met():

@@ -37,7 +37,8 @@ LATENCY_S = 0.2
 LATENCY_LIMIT = 800
 WORKERS = 2
 #: The models of the study that workers share: a member starts up for seconds, and its work must take longer.
-WORKERS_MODELS = tuple(f"scripted-{number}" for number in range(4))
+WORKERS_MODELS = tuple(f"scripted-{number}" for number in range(2))
+WORKERS_REPEATS = 2
 MOST_MB = 300.0
 
 
@@ -95,7 +96,7 @@ class Bench:
         """`opbench run` with one process and with two, on as many processors as there are."""
         with _warm(WORKERS_MODELS) as (home, server):
             one, several = [], []
-            for _ in range(FEW_REPEATS):
+            for _ in range(WORKERS_REPEATS):
                 what = studies.study(models=WORKERS_MODELS)
                 one.append(studies.measure_command(home, server, what, 1))
                 several.append(studies.measure_command(home, server, what, WORKERS))

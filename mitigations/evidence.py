@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from mitigations.base import Line, Memory
 from mitigations.questions import asks_openly
@@ -207,5 +207,6 @@ def _within(date: Date, known: Date) -> bool:
     return all(part is None or part == other for part, other in zip(date, known, strict=True))
 
 
-def _words(text: str) -> list[str]:
-    return [token.casefold() for token in tokens(text)]
+@lru_cache(maxsize=4096)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(token.casefold() for token in tokens(text))

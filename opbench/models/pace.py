@@ -153,7 +153,7 @@ class Pace:
         if lacking > 1e-9:
             opens += lacking / self._rate
         if self._told <= self.learnt:
-            over = self._minute.sum(now) + amount - max(self._told * _FILLED, amount)
+            over = self._minute.sum(now) + amount - max(min(self._told, math.ceil(self._told * _FILLED)), amount)
             if over > 1e-9:
                 opens = max(opens, self._minute.falls(over, now))
         self._held_up = self._held_up or opens > now

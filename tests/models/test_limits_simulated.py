@@ -119,6 +119,12 @@ def test_refused_without_a_word_it_learns_within_the_hour(counting: Counting) ->
     assert refused <= 0.01
 
 
+def test_of_a_low_limit_too_it_uses_all() -> None:
+    share, refused = Study(minutes=30, told=(10, None)).ask(Provider(requests_per_minute=10, dialect="silent"))
+    assert share >= 0.95
+    assert refused == 0
+
+
 def test_several_processes_together_keep_to_the_limit() -> None:
     share, refused = Study(told=LIMITS, processes=4, minutes=5).ask(Provider())
     assert share >= 0.95

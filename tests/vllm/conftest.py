@@ -34,7 +34,7 @@ served = "smollm2"
 key_env = "TINY_KEY"
 timeout_s = 250
 concurrency = 4
-vllm = "vllm serve {folder} --max-model-len {context} --enforce-eager --block-size {block} --num-gpu-blocks-override {blocks}"
+vllm = "vllm serve {folder} --max-model-len {context} --enforce-eager {cache}"
 
 [models.stranger]
 base_url = "http://127.0.0.1:{port}/v1"
@@ -96,8 +96,9 @@ def served(python: str, model_folder: Path, tmp_path_factory: pytest.TempPathFac
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
+    cache = f"--block-size {BLOCK} --num-gpu-blocks-override {BLOCKS}"
     models, output = home / "models.toml", home / "output"
-    models.write_text(_MODELS.format(port=port, folder=model_folder, context=CONTEXT, block=BLOCK, blocks=BLOCKS))
+    models.write_text(_MODELS.format(port=port, folder=model_folder, context=CONTEXT, cache=cache))
     environment = os.environ | {
         "OPBENCH_HOME": str(home),
         "OPBENCH_MODELS": str(models),

@@ -1,4 +1,4 @@
-"""A program for the Python that has vLLM: `PYTHON gguf_to_folder.py FILE.gguf FOLDER` writes the model as vLLM loads it."""
+"""A program for the Python that has vLLM: `PYTHON gguf_to_folder.py FILE.gguf FOLDER` writes what vLLM loads."""
 
 import sys
 from pathlib import Path

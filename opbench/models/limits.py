@@ -13,6 +13,7 @@ from typing import Literal, Self
 from opbench.models.concurrency import Cap, Levels
 from opbench.models.limit_headers import requests_told, tokens_told
 from opbench.models.pace import Pace
+from opbench.models.sporadic import Sporadic
 
 Outcome = Literal["answered", "rate_limit", "timeout", "server", "connection", "other"]
 
@@ -106,6 +107,7 @@ class Limits:
         "_share",
         "_shrunk_at",
         "_sick",
+        "_sporadic",
         "_timer",
         "_tokens",
         "_under_way",
@@ -151,6 +153,7 @@ class Limits:
         self._crowding = 0.0
         """Whether refusals are for too many at a time, in the same way."""
         self._sick = 0.0
+        self._sporadic = Sporadic()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -270,6 +273,7 @@ class Limits:
         if permit._number <= _LISTENS_FIRST or permit._number % _LISTENS_EVERY == 0:
             self._listen(headers)
         if answered:
+            self._sporadic.answered()
             self._hold_s = _FIRST_HOLD_S
             if tokens is not None:
                 tokens = min(max(tokens, 1), max(permit._estimate, 1) * _CREDIBLE)
@@ -305,6 +309,11 @@ class Limits:
             # Sent before an earlier refusal was heard.
             if wait_s is not None:
                 self._hold(wait_s, now)
+            return
+        if self._sporadic.refused(self._requests.limit):
+            # Only the one that was refused waits.
+            self._requests.forget()
+            self._tokens.forget()
             return
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)

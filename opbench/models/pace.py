@@ -210,6 +210,12 @@ class Pace:
             self.learnt = math.inf
         self._set()
 
+    def forget(self) -> None:
+        """What was learnt from refusals was none of the limit's."""
+        if self.learnt != math.inf:
+            self.learnt = math.inf
+            self._set()
+
     def _grow(self, now: float) -> None:
         if self.learnt < self._told and self._held_up and self._refusals < _REFUSED:
             self.learnt *= 1 + self._growth

@@ -353,7 +353,7 @@ def _ask_for_limits(off: dict[str, Any]) -> tuple[dict[str, Any], int, int, floa
             MOST_WORKERS,
             1,
             key="workers",
-            width=110,
+            width=150,
             persist_state="session",
             help="Processes that share the run and its records at a time. One does well until this machine's processor "
             "is what one waits for.",

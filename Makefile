@@ -10,7 +10,7 @@ MEMOS := .venv-memos
 # A vLLM for the CPU, for `make test-vllm`; docs/models.md says how to install the one for GPUs.
 VLLM := .venv-vllm
 
-.PHONY: app test test-vllm check bench clean
+.PHONY: app test test-vllm check bench soak clean
 
 app: $(DONE)
 	@$(BIN)/python tools/first_start.py
@@ -36,6 +36,11 @@ bench: $(DEV)
 	@tools/test-needs.sh
 	$(BIN)/python -m tests.speed.bench --check
 	$(BIN)/python -m tests.speed.pages
+
+# Faults by the thousand, more than `make test` has.
+soak: $(DEV)
+	@tools/test-needs.sh
+	$(BIN)/python -m tests.soak --times 4 --rounds 3
 
 clean:
 	rm -rf $(VENV) $(MEMOS) $(VLLM) .mypy_cache .ruff_cache .pytest_cache

@@ -39,6 +39,7 @@ _LISTENS_FIRST = 32
 _LISTENS_EVERY = 16
 #: How much earlier evidence weighs, and how much of it blames the number of requests at a time.
 _FADES = 0.9
+_FASTER = 2.0
 _CROWDED = 1.0
 _PERHAPS_CROWDED = 0.3
 
@@ -91,7 +92,9 @@ class Limits:
 
     __slots__ = (
         "_alone",
+        "_alone_number",
         "_alone_s",
+        "_alone_until",
         "_bulk",
         "_cap",
         "_crowding",
@@ -143,7 +146,8 @@ class Limits:
         self._held_until = 0.0
         self._hold_s = _FIRST_HOLD_S
         self._alone = False
-        self._alone_s = 0.0
+        self._alone_s = self._alone_until = 0.0
+        self._alone_number = 0
         self._usual = 0.0
         """Tokens of a request, on the average."""
         self._evidence = 0.0
@@ -241,7 +245,8 @@ class Limits:
         self._tokens.take(permit._taken, now)
         if self._alone:
             self._alone = False
-            self._held_until = now + self._alone_s
+            self._alone_number = self._sent
+            self._held_until = self._alone_until = now + self._alone_s
 
     def _give_back(self, permit: Permit) -> None:
         now = self._loop.time()
@@ -273,7 +278,11 @@ class Limits:
         if permit._number <= _LISTENS_FIRST or permit._number % _LISTENS_EVERY == 0:
             self._listen(headers)
         if answered:
-            self._sporadic.answered()
+            if permit._number > self._cut_at and self._sporadic.answered():
+                self._requests.ease(now, _FASTER)
+                self._tokens.ease(now, _FASTER)
+            if permit._number == self._alone_number and self._held_until == self._alone_until:
+                self._held_until = now
             self._hold_s = _FIRST_HOLD_S
             if tokens is not None:
                 tokens = min(max(tokens, 1), max(permit._estimate, 1) * _CREDIBLE)
@@ -283,10 +292,8 @@ class Limits:
                     self._bulk = max(self._bulk, _LEAST_BULK)
             if permit._under_way >= self._cap.at - 1:
                 self._cap.answered()
-        elif outcome == "rate_limit":
-            self._refused(permit, seconds, headers, wait_s, now)
-        elif wait_s is not None:
-            self._hold(wait_s, now)
+        elif outcome == "rate_limit" or (wait_s is not None and wait_s > 0):
+            self._refused(permit, outcome, seconds, headers, wait_s, now)
         self._sick += ((outcome == "timeout") - self._sick) / _LAST
         if outcome == "timeout" and self._sick > _SICK:
             self._shrink(permit)
@@ -298,32 +305,53 @@ class Limits:
                 pace.tell(told.limit / self._share)
 
     def _refused(
-        self, permit: Permit, seconds: float, headers: Mapping[str, str], wait_s: float | None, now: float
+        self,
+        permit: Permit,
+        outcome: Outcome,
+        seconds: float,
+        headers: Mapping[str, str],
+        wait_s: float | None,
+        now: float,
     ) -> None:
-        self._requests.refused(1.0, now)
-        self._tokens.refused(permit._taken, now)
+        limited = outcome == "rate_limit"
+        if limited:
+            self._requests.refused(1.0, now)
+            self._tokens.refused(permit._taken, now)
         if wait_s is not None and wait_s <= 0:
             # It doesn't know.
             wait_s = None
         if permit._number <= self._cut_at:
             # Sent before an earlier refusal was heard.
-            if wait_s is not None:
+            if wait_s is not None and not self._sporadic.trying:
                 self._hold(wait_s, now)
             return
-        if self._sporadic.refused(self._requests.limit):
+        tried = self._sporadic.trying
+        if self._sporadic.refused():
             # Only the one that was refused waits.
-            self._requests.forget()
-            self._tokens.forget()
+            if not tried:
+                self._cut_at = self._sent
+                self._requests.ease(now, _FASTER)
+                self._tokens.ease(now, _FASTER)
             return
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
+        if limited:
+            self._learn(permit, headers, wait_s, now)
+        if wait_s is None:
+            self._hold(self._hold_s, now)
+            self._hold_s = min(self._hold_s * 2, _LONGEST_HOLD_S)
+        else:
+            self._hold(wait_s, now)
+
+    def _learn(self, permit: Permit, headers: Mapping[str, str], wait_s: float | None, now: float) -> None:
         self._crowding = _FADES * self._crowding + math.log(permit._under_way / self._usually_under_way)
         # An endpoint that names a time counts minutes, not requests under way.
         crowded = wait_s is None and self._crowding > _CROWDED
         full = permit._under_way >= self.at_a_time * _NEARLY
         if crowded or (full and wait_s is None and self._crowding > _PERHAPS_CROWDED):
             self._shrink(permit)
+            self._sporadic.explained()
         if crowded:
             self._requests.ease(now)
             self._tokens.ease(now)
@@ -331,11 +359,6 @@ class Limits:
             blamed, other = self._blamed(permit, headers)
             blamed.cut(wait_s or 0.0, now)
             other.ease(now)
-        if wait_s is None:
-            self._hold(self._hold_s, now)
-            self._hold_s = min(self._hold_s * 2, _LONGEST_HOLD_S)
-        else:
-            self._hold(wait_s, now)
 
     def _blamed(self, permit: Permit, headers: Mapping[str, str]) -> tuple[Pace, Pace]:
         """(what the endpoint most likely refused for, the other): requests or tokens."""

@@ -203,18 +203,12 @@ class Pace:
             self._level = min(self._level, 0.0)
             self._at = max(self._at, until)
 
-    def ease(self, now: float) -> None:
-        """It was something else that the endpoint refused for."""
-        self.learnt *= _EASED
+    def ease(self, now: float, by: float = _EASED) -> None:
+        """It was something else that the endpoint refused for: so many times as much may pass."""
+        self.learnt *= by
         if self.learnt > self._minute.sum(now) * _FORGOTTEN:
             self.learnt = math.inf
         self._set()
-
-    def forget(self) -> None:
-        """What was learnt from refusals was none of the limit's."""
-        if self.learnt != math.inf:
-            self.learnt = math.inf
-            self._set()
 
     def _grow(self, now: float) -> None:
         if self.learnt < self._told and self._held_up and self._refusals < _REFUSED:

@@ -1,61 +1,69 @@
-"""Tells refusals that come whatever one sends from those of a limit: only the latter grow rare when less is sent."""
+"""Tells refusals that come whatever one sends, as overloaded servers make them, from those of a limit."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from statistics import fmean
-
-#: Refusals that are looked back on, and how many of the first and the last of them are compared.
-_LOOKED_AT = 6
-_COMPARED = 3
-#: Less is sent when the pace has fallen to this share; refusals are rarer when there are so many times the answers
-#: between them.
-_FALLEN = 0.6
-_RARER = 2.0
-#: Refusals are no longer sporadic when they are so many times as frequent, in about the last so many requests.
-_FREQUENT = 4.0
-_LAST = 64
+#: Refusals that are taken for a limit's before a trial. After a trial that failed, so many times as many; at most.
+_PATIENCE = 3
+_MORE_PATIENCE = 4
+_MOST_PATIENCE = 48
+#: Refusals are more frequent than before when they are so many more than this many times what was usual, or than a
+#: share that would harm nobody.
+_FREQUENT = 3.0
+_HARMLESS = 0.01
+_MOST_FREQUENT = 0.5
+_SURELY = 4.0
+#: Answers after which the pace goes up a step.
+_STEP = 32
 
 
 class Sporadic:
-    """Watches the refusals of one endpoint. An overloaded one may refuse one request in thirty at any pace: to go
-    slower and slower would help nobody."""
+    """Watches one endpoint's refusals, and tries what they depend on.
 
-    __slots__ = ("_answers", "_seen", "_share", "_usual")
+    A pace that has come down to a limit's meets a refusal now and then, and a server that refuses one request in a
+    thousand at any pace looks the same. What differs is what happens at a faster pace, with refusals held against
+    nobody but those who were refused: at a limit far more requests are refused, and at once.
+    """
+
+    __slots__ = ("_answers", "_excess", "_patience", "_refusals", "_usual", "trying")
 
     def __init__(self) -> None:
-        self._answers = 0
-        self._seen: deque[tuple[int, float]] = deque(maxlen=_LOOKED_AT)
-        """(answers since the refusal before, pace) of the last refusals."""
-        self._share = 0.0
-        """Share of refusals in the last requests, while they are sporadic."""
+        self.trying = False
+        """Whether refusals are taken for sporadic ones at present."""
+        self._patience = _PATIENCE
+        self._answers = self._refusals = 0
         self._usual = 0.0
-        """The share at which they were found to be; 0 while they aren't."""
+        self._excess = 0.0
 
-    def answered(self) -> None:
-        """A request was answered."""
+    def answered(self) -> bool:
+        """A request was answered that was sent since the last refusal that counted: whether to go faster now."""
         self._answers += 1
-        self._share -= self._share / _LAST
-
-    def refused(self, pace: float) -> bool:
-        """A request was refused at that pace (most a minute, infinite where no limit is known): whether it is one of
-        those that come at any pace."""
-        answers, self._answers = self._answers, 0
-        if self._usual:
-            self._share += (1 - self._share) / _LAST
-            if self._share > min(self._usual * _FREQUENT, 0.5):
-                self._usual = 0.0
-                self._seen.clear()
-            return bool(self._usual)
-        if answers and pace < math.inf:
-            self._seen.append((answers, pace))
-            if self._come_anyway():
-                self._usual = self._share = 1 / (1 + fmean(answers for answers, _ in self._seen))
-        return bool(self._usual)
-
-    def _come_anyway(self) -> bool:
-        if len(self._seen) < _LOOKED_AT or self._seen[-1][1] > self._seen[0][1] * _FALLEN:
+        if not self.trying:
             return False
-        between = [answers for answers, _ in self._seen]
-        return fmean(between[-_COMPARED:]) < _RARER * fmean(between[:_COMPARED])
+        self._excess = max(0.0, self._excess - self._usual)
+        return self._answers % _STEP == 0
+
+    def refused(self) -> bool:
+        """Such a request was refused: whether it was a sporadic refusal."""
+        if self.trying:
+            self._excess += 1 - self._usual
+            if self._excess > _SURELY:
+                self.trying = False
+                self._patience = min(self._patience * _MORE_PATIENCE, _MOST_PATIENCE)
+                self.explained()
+            return self.trying
+        if not self._answers:
+            # The one that went alone was refused too: the endpoint is full.
+            self.explained()
+            return False
+        self._refusals += 1
+        if self._refusals >= self._patience:
+            self.trying = True
+            share = (self._refusals + 1) / (self._refusals + self._answers)
+            self._usual = min(max(_FREQUENT * share, _HARMLESS), _MOST_FREQUENT)
+            self._excess = 0.0
+            self._answers = 0
+        return self.trying
+
+    def explained(self) -> None:
+        """The refusals so far had another cause."""
+        self._answers = self._refusals = 0

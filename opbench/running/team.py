@@ -28,8 +28,8 @@ from opbench.store.database import Store
 _LOOK_S, _ROWS_EVERY_S = 0.1, 1.0
 #: Seconds between two goes at the repetition scores of the users whose answers are new.
 _SCORES_EVERY_S = 10.0
-#: How often a member is replaced that did something before it died, and one that never came to work.
-_REPLACED, _STARTED_ANEW = 5, 2
+#: How often a member is replaced in all, and how many that did nothing before they died may follow each other.
+_REPLACED, _IDLE_DEATHS = 5, 2
 #: A share of the budget that a member is still started for.
 _LEAST_SHARE = 0.01
 
@@ -48,8 +48,9 @@ class _Seat:
     row: Any = None
     pulse: Pulse = field(default_factory=Pulse)
     deaths: int = 0
-    """Of members that had come to work."""
-    failed_starts: int = 0
+    idle_deaths: int = 0
+    """Of the last ones, those that had done nothing."""
+    replaced: int = 0
     before: Counter[str] = field(default_factory=Counter)
     """What earlier members did here: done and errors."""
 
@@ -220,22 +221,21 @@ class Team:
         self._halted_by = stats.get("halted") or self._halted_by
         if said:
             self._last_death = said
-            if row is None:
-                seat.failed_starts += 1
-            else:
-                seat.deaths += 1
+            seat.deaths += 1
+            seat.idle_deaths = 0 if stats.get("done") else seat.idle_deaths + 1
         left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
         if not left or self._asked_to_stop or (stats.get("halted") and stats.get("unpriced")):
             if said:
                 self._on_news(said)
             return
-        may = seat.deaths <= _REPLACED and seat.failed_starts < _STARTED_ANEW
+        may = seat.deaths <= _REPLACED and seat.idle_deaths < _IDLE_DEATHS
         share = await self._store.in_thread(self._exact_share, len(self._seats) - len(self._at_work()), bool(said))
         enough = self._budget is None or (share or 0.0) >= _LEAST_SHARE * self._budget
         if said:
             self._on_news(f"{said} {'Another takes its place.' if may and enough else 'It is not replaced.'}")
         # Who ended by itself found nothing to do or to wait for; or its share is spent, and others left some.
         if may and enough and (said or stats.get("halted")):
+            seat.replaced += bool(said)
             self._start(seat, share)
 
     # --- money -----------------------------------------------------------------------------------------------------
@@ -348,5 +348,5 @@ def _shown(seat: _Seat) -> dict[str, Any]:
         "concurrency": seat.concurrency,
         "done": seat.before["done"] + stats.get("done", 0),
         "errors": seat.before["errors"] + stats.get("errors", 0),
-        "replaced": seat.deaths + seat.failed_starts,
+        "replaced": seat.replaced,
     }

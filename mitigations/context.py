@@ -90,7 +90,7 @@ def prepare(memories: Sequence[Memory]) -> Prepared:
         text = (memory.text[match.end() :] if match else memory.text).strip()
         if not text:
             continue
-        bare = Memory(text, memory.date, memory.score)
+        bare = memory if text == memory.text else Memory(text, memory.date, memory.score)
         key = (" ".join(normalise(text).split()), memory.date)
         if key not in numbered:
             first.append(bare)

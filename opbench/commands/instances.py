@@ -18,8 +18,9 @@ from opbench.sharing.marks import remarks
 from opbench.sharing.visible import one_line, visible
 from opbench.store import human, search
 from opbench.store.database import Store
-from opbench.store.reading import find_run, run_study
+from opbench.store.reading import find_run
 from opbench.store.record import Record, read_record
+from opbench.store.runs import run_study
 from opbench.study import BASE, NO_MITIGATION
 from opbench.types import Benchmark
 

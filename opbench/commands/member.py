@@ -15,6 +15,7 @@ from opbench.commands.options import say, the_store
 from opbench.errors import OpbenchError
 from opbench.models.secrets import log_without_keys
 from opbench.plugins import load_plugins
+from opbench.running import interpreter
 from opbench.running.crew import Part
 from opbench.running.member import work
 from opbench.running.prepare import Prepared, prepare
@@ -32,7 +33,7 @@ def main() -> None:
         load_plugins([Path(file) for file in orders["plugins"]])
         part = Part(**orders["part"])
         prepared = prepare(make_study(orders["study"]), share=part.of)
-        asyncio.run(_work(the_store(patience_s=PATIENCE_OF_A_RUN_S), prepared, part))
+        interpreter.run(_work(the_store(patience_s=PATIENCE_OF_A_RUN_S), prepared, part))
     except OpbenchError as error:
         say(f"opbench: {error}", err=True)
         sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,10 @@ from rich.progress import Progress as Bars
 from opbench.analysis.ingested import thin_memories
 from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
+from opbench.judges import is_rule_judge
 from opbench.models.secrets import log_without_keys
 from opbench.plugins import load_plugins
+from opbench.running import interpreter
 from opbench.running.budget import register
 from opbench.running.crew import Crew
 from opbench.running.engine import Progress
@@ -30,7 +31,8 @@ from opbench.running.prepare import Prepared, prepare
 from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
 from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
-from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status, run_study
+from opbench.store.reading import RunStatus, failures, find_run, run_ids, run_status
+from opbench.store.runs import run_study
 from opbench.store.writing import set_request
 from opbench.study import Study, make_study, read_study
 
@@ -122,7 +124,7 @@ def run_command(
     if not keep_request:
         set_request(store, prepared.run_id, "go")
     team = _Team(workers, ray, plugin or [])
-    progress = asyncio.run(_run(store, prepared, concurrency, budget, pilot, team))
+    progress = interpreter.run(_run(store, prepared, concurrency, budget, pilot, team))
     status = run_status(store, prepared.run_id)
     if as_json:
         print_json(status.to_dict())
@@ -181,11 +183,25 @@ class _Team:
                 self.ray, store, prepared, concurrency=concurrency, workers=self.workers, plugins=self.plugins
             )
             tell(f"{crew.size} workers of a Ray cluster, on {', '.join(crew.machines)}")
+            _tell_of_few_places(prepared, crew.size, tell)
             return crew
         size = min(self.workers or 1, concurrency)
         if size < (self.workers or 1):
             tell(f"at concurrency {concurrency} only {size} workers have something to do")
+        _tell_of_few_places(prepared, size, tell)
         return LocalCrew(size, prepared.study, self.plugins, tell)
+
+
+def _tell_of_few_places(prepared: Prepared, workers: int, tell: Callable[[str], None]) -> None:
+    """Say which models get more requests at a time than their entries allow: each worker sends one at least."""
+    study = prepared.study
+    for name in dict.fromkeys([*study.models, *([] if is_rule_judge(study.judge) else [study.judge])]):
+        places = prepared.registry.model(name).concurrency
+        if places < workers:
+            tell(
+                f"{name}: concurrency = {places} in its registry entry, and {workers} workers send it a request each: "
+                f"take --workers {places}, or raise its concurrency"
+            )
 
 
 async def _run(

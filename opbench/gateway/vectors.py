@@ -18,6 +18,7 @@ from opbench.gateway.refusals import Refused
 from opbench.models import EmbedderSpec, cost
 from opbench.models.embeddings import Embedder, Vectors
 from opbench.models.failures import storable
+from opbench.models.waiting import stopwatch
 from opbench.running.call_keys import call_key
 from opbench.running.calls import CallStore
 from opbench.store.writing import CallRow
@@ -159,9 +160,9 @@ class VectorStore:
                 del self._under_way[key]
 
     async def _make(self, texts: dict[str, str]) -> dict[str, CallRow]:
-        started = time.perf_counter()
-        embedded = await self._embedder.embed_counted(list(texts.values()))
-        taken = (time.perf_counter() - started) * 1000
+        with stopwatch() as watch:
+            embedded = await self._embedder.embed_counted(list(texts.values()))
+            taken = watch.elapsed_ms()
         shares = _shares(embedded.tokens, list(texts.values()))
         return {
             key: CallRow(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from opbench.errors import ModelError
 from opbench.judges.base import Evidence
@@ -73,7 +73,7 @@ class LLMJudge:
                 "question": instance.question,
                 "response": evidence.answer,
                 "context": _lines(evidence.context),
-                "facts": _lines(evidence.own_facts),
+                "facts": _facts(evidence.own_facts),
                 "profile": evidence.profile,
                 "gold": instance.answer or "",
                 "explanation": instance.explanation or "",
@@ -116,3 +116,7 @@ def _value(metric: str, reply: str) -> float | None:
 
 def _lines(texts: tuple[str, ...]) -> str:
     return "\n".join(f"- {text}" for text in texts) or "(nothing)"
+
+
+# A user's are hundreds, and the same for all questions.
+_facts = lru_cache(maxsize=64)(_lines)

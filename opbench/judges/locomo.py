@@ -17,10 +17,8 @@ import string
 from collections import Counter
 from functools import lru_cache
 
-from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
-from rouge_score.rouge_scorer import RougeScorer
-
 from opbench.judges.dates import canonical_dates
+from opbench.judges.nltk_parts import RougeScorer, SmoothingFunction, sentence_bleu
 from opbench.judges.stemmed import StemmedWords
 from opbench.judges.text import plain, strip_thinking
 from opbench.judges.words import stem

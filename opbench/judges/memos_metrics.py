@@ -17,12 +17,14 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from nltk.tokenize.destructive import NLTKWordTokenizer
-from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
-from nltk.translate.meteor_score import single_meteor_score
-from rouge_score.rouge_scorer import RougeScorer
-
 from opbench.judges.base import Evidence
+from opbench.judges.nltk_parts import (
+    NLTKWordTokenizer,
+    RougeScorer,
+    SmoothingFunction,
+    sentence_bleu,
+    single_meteor_score,
+)
 from opbench.judges.stemmed import StemmedWords
 from opbench.judges.synonyms import WordNetSynonyms
 from opbench.protocol import METRICS

@@ -97,6 +97,13 @@ _REFUSAL = re.compile(
 )
 _ANY = re.compile(_VALUE, re.IGNORECASE)
 
+_JSON_BEGINS = ("{", "[", '"')
+_LAST_LINE = re.compile(
+    r"[ \t]*\**score\**[ \t]*:\**[ \t]*\**(?P<num>0(?:\.\d{1,8})?|1(?:\.0{1,8})?)\**", re.IGNORECASE
+)
+#: No digits, and nothing that `unmarked` would take for more than a quote or bold type.
+_SENTENCES = re.compile(r"(?:[^\d~<>`_|\\$#§¤{}\[\]]*[.!?][\"')*]*\s*)?")
+_SIGN = re.compile(r"[:=→–—]|\s-\s")
 _LONGEST = 20_000  # characters; a longer reply is a model that ran away, and would only cost time
 
 Found = dict[float | None, None]
@@ -114,9 +121,32 @@ def parse_score(text: str) -> float | None:
     text = plain(strip_thinking(text)).strip()
     if len(text) > _LONGEST or not any(c.isdigit() for c in text):
         return None
+    usual = _usual(text)
+    return _thorough(text) if usual is None else usual
+
+
+def _usual(text: str) -> float | None:
+    """The score of a reply in the form that the prompts ask for: sentences without any digit, and `Score: n` as the
+    last line. None for all others, and where the sentences hold what may undo it.
+
+    The same as `_thorough` finds, in a tenth of the time: without further digits there is no other score, no scale and
+    no range; what could make the number no score (`rather than`, `confidence`) doesn't reach over the end of a
+    sentence; and nothing behind it could take it back.
+    """
+    head, _, last = text.rpartition("\n")
+    found = _LAST_LINE.fullmatch(last)
+    if found is None or not _SENTENCES.fullmatch(head) or text[0] in _JSON_BEGINS:
+        return None
+    if _SIGN.search(head) and _LABEL.search(re.sub(r'[*"]', "", head)):
+        return None  # `Rating: none`
+    return float(found["num"])
+
+
+def _thorough(text: str) -> float | None:
+    """The score of any reply that holds a digit."""
     text = re.sub(r"\d{25,}", "¤", text)
     body = re.sub(r"^```\w*\s*|\s*```$", "", text)
-    if body[:1] in '{["':
+    if body[:1] in _JSON_BEGINS:
         try:
             return _from_json(json.loads(body))
         except (ValueError, RecursionError):

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rouge_score.tokenize import tokenize
-from rouge_score.tokenizers import Tokenizer
-
+from opbench.judges.nltk_parts import Tokenizer, rouge_tokens
 from opbench.judges.words import stem
 
 
@@ -26,4 +24,4 @@ class StemmedWords(Tokenizer):  # type: ignore[misc]
 
 @lru_cache(maxsize=8192)  # a gold answer is compared with the responses of all configurations
 def _tokenized(text: str) -> tuple[str, ...]:
-    return tuple(tokenize(text, _Stemmer))
+    return tuple(rouge_tokens(text, _Stemmer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 _TAG = r"(?:think(?:ing)?|thought|reason(?:ing)?|reflection|scratchpad)"
@@ -41,20 +42,37 @@ def plain(text: str) -> str:
     """
     if text.isascii():
         return text  # as all of it would leave it, a hundred times faster
-    kept = "".join(
-        " " if unicodedata.category(c) == "No" and not unicodedata.decomposition(c).startswith("<fraction>") else c
-        for c in text
-    )
-    digits = "".join(
-        str(unicodedata.decimal(c)) if unicodedata.category(c) == "Nd" else c
-        for c in unicodedata.normalize("NFKC", kept)
-    )
-    return digits.translate(_PLAIN)
+    return unicodedata.normalize("NFKC", text.translate(_NO_NOTES)).translate(_PLAIN)
 
 
-_PLAIN = str.maketrans(
-    {"⁄": "/", "∕": "/", "٫": ".", "’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
-    | {"‑": "-", "‐": "-", "‒": "–", "\u00a0": " ", "\u200b": "", "\ufeff": ""}
+class _Signs(dict[int, str]):
+    """What becomes of characters, worked out once for each that is met."""
+
+    def __init__(self, rule: Callable[[str], str], known: Mapping[int, str]) -> None:
+        super().__init__(known)
+        self._rule = rule
+
+    def __missing__(self, code: int) -> str:
+        self[code] = self._rule(chr(code))
+        return self[code]
+
+
+def _without_note(sign: str) -> str:
+    note = unicodedata.category(sign) == "No" and not unicodedata.decomposition(sign).startswith("<fraction>")
+    return " " if note else sign
+
+
+def _digit(sign: str) -> str:
+    return str(unicodedata.decimal(sign)) if unicodedata.category(sign) == "Nd" else sign
+
+
+_NO_NOTES = _Signs(_without_note, {})
+_PLAIN = _Signs(
+    _digit,
+    str.maketrans(
+        {"⁄": "/", "∕": "/", "٫": ".", "’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
+        | {"‑": "-", "‐": "-", "‒": "–", "\u00a0": " ", "\u200b": "", "\ufeff": ""}
+    ),
 )
 
 _NEXT_EXAMPLE = re.compile(

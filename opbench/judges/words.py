@@ -45,7 +45,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 @cache
 def _stemmer() -> Any:
     # Loads for a second, which a command that stems nothing shouldn't wait for.
-    from nltk.stem import PorterStemmer
+    from opbench.judges.nltk_parts import PorterStemmer
 
     return PorterStemmer()
 

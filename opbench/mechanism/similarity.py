@@ -27,7 +27,7 @@ from opbench.running.call_keys import call_key
 from opbench.running.prepare import call_store
 from opbench.store import similarities as kept
 from opbench.store.database import Store
-from opbench.store.reading import run_study
+from opbench.store.runs import run_study
 from opbench.types import Corpus
 
 Embed = Callable[[Sequence[str]], Awaitable[Vectors]]

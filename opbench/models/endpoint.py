@@ -20,6 +20,7 @@ from opbench.models.registry import Spec
 from opbench.models.replicas import Replicas, Server
 from opbench.models.retrying import persist
 from opbench.models.transport import Transport
+from opbench.models.waiting import waited
 
 T = TypeVar("T")
 Answer = tuple[T, int | None, Mapping[str, str]]
@@ -104,6 +105,7 @@ class Endpoint:
         Raises ModelError when it failed for good.
         """
         sent = 0
+        asked = time.perf_counter()
 
         async def attempt() -> T:
             nonlocal sent
@@ -127,6 +129,7 @@ class Endpoint:
                     else:
                         now = time.perf_counter()
                         server.took(now)
+                        waited(asked, began)
                         permit.over("answered", seconds=now - began, tokens=used, headers=headers, wait_s=None)
                         return value
                     finally:

@@ -157,7 +157,7 @@ class Limits:
         self._crowding = 0.0
         """Whether refusals are for too many at a time, in the same way."""
         self._sick = 0.0
-        self._sporadic = Sporadic()
+        self._sporadic = Sporadic(share)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -278,7 +278,7 @@ class Limits:
         if permit._number <= _LISTENS_FIRST or permit._number % _LISTENS_EVERY == 0:
             self._listen(headers)
         if answered:
-            if permit._number > self._cut_at and self._sporadic.answered():
+            if self._sporadic.trying and self._sporadic.answered(permit._number, self._sent):
                 self._requests.ease(now, _FASTER)
                 self._tokens.ease(now, _FASTER)
             if permit._number == self._alone_number and self._held_until == self._alone_until:
@@ -322,21 +322,26 @@ class Limits:
             wait_s = None
         if permit._number <= self._cut_at:
             # Sent before an earlier refusal was heard.
-            if wait_s is not None and not self._sporadic.trying:
-                self._hold(wait_s, now)
+            if not self._sporadic.trying:
+                if limited and self._sporadic.followed(permit._number):
+                    self._learn(permit, headers, wait_s, now)
+                if wait_s is not None:
+                    self._hold(wait_s, now)
             return
         tried = self._sporadic.trying
-        if self._sporadic.refused():
+        alone = permit._number == self._alone_number
+        cause = self._sporadic.refused(permit._number, self._sent, now, wait_s, alone=alone)
+        if cause == "chance":
             # Only the one that was refused waits.
             if not tried:
                 self._cut_at = self._sent
-                self._requests.ease(now, _FASTER)
-                self._tokens.ease(now, _FASTER)
+                self._requests.double()
+                self._tokens.double()
             return
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
-        if limited:
+        if limited and (cause == "limit" or min(self._requests.learnt, self._tokens.learnt) < math.inf):
             self._learn(permit, headers, wait_s, now)
         if wait_s is None:
             self._hold(self._hold_s, now)
@@ -351,7 +356,6 @@ class Limits:
         full = permit._under_way >= self.at_a_time * _NEARLY
         if crowded or (full and wait_s is None and self._crowding > _PERHAPS_CROWDED):
             self._shrink(permit)
-            self._sporadic.explained()
         if crowded:
             self._requests.ease(now)
             self._tokens.ease(now)

@@ -203,6 +203,11 @@ class Pace:
             self._level = min(self._level, 0.0)
             self._at = max(self._at, until)
 
+    def double(self) -> None:
+        """See whether the endpoint takes twice as much."""
+        self.learnt *= 2
+        self._set()
+
     def ease(self, now: float, by: float = _EASED) -> None:
         """It was something else that the endpoint refused for: so many times as much may pass."""
         self.learnt *= by

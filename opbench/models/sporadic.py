@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-#: Refusals that are taken for a limit's before a trial. After a trial that failed, so many times as many; at most.
-_PATIENCE = 3
-_MORE_PATIENCE = 4
-_MOST_PATIENCE = 48
-#: Refusals are more frequent than before when they are so many more than this many times what was usual, or than a
-#: share that would harm nobody.
+import math
+from typing import Literal
+
+Cause = Literal["limit", "chance", "unknown"]
+
+#: Refusals before a trial, and the seconds in which half of one is forgotten.
+_PATIENCE = 2.5
+_FADES_S = 60.0
+#: Seconds without a trial after one that failed; four times as long after each further one; at most.
+_FAILED_S = 300.0
+_LONGER = 4.0
+_LONGEST_S = 1800.0
+#: Refusals are more frequent than they were when there are so many more of them than this many times the usual share,
+#: or than a share that harms nobody. The longer a trial has gone well, the more it takes.
+_SURELY = (4.0, 12.0)
 _FREQUENT = 3.0
 _HARMLESS = 0.01
-_MOST_FREQUENT = 0.5
-_SURELY = 4.0
-#: Answers after which the pace goes up a step.
-_STEP = 32
+_MOST_FREQUENT = 0.25
+#: Who asks to wait for longer counts minutes.
+_MINUTES_S = 10.0
+#: Requests after which the pace goes up a step.
+_STEP = 16
 
 
 class Sporadic:
@@ -24,46 +34,93 @@ class Sporadic:
     nobody but those who were refused: at a limit far more requests are refused, and at once.
     """
 
-    __slots__ = ("_answers", "_excess", "_patience", "_refusals", "_usual", "trying")
+    __slots__ = (
+        "_at",
+        "_bearable",
+        "_excess",
+        "_failed_s",
+        "_followed",
+        "_last",
+        "_not_before",
+        "_number",
+        "_patience",
+        "_refusals",
+        "_requests",
+        "_step_at",
+        "_surely",
+        "trying",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, share: int) -> None:
+        """`share`: this process is one of so many that ask the endpoint."""
+        self._patience = _PATIENCE * math.sqrt(share)
         self.trying = False
-        """Whether refusals are taken for sporadic ones at present."""
-        self._patience = _PATIENCE
-        self._answers = self._refusals = 0
-        self._usual = 0.0
+        """Whether refusals are taken for chance at present."""
+        self._not_before = 0.0
+        self._failed_s = _FAILED_S
+        self._refusals = self._requests = 0.0
+        """Lately: refusals, and requests of which they were."""
+        self._at = 0.0
+        self._number = self._last = 0
+        """The last refused request, and the last that was sent before that was heard."""
+        self._followed = 0
+        self._bearable = 0.0
+        """Share of refusals up to which they are sporadic."""
         self._excess = 0.0
+        self._surely = _SURELY[0]
+        self._step_at = 0
 
-    def answered(self) -> bool:
-        """A request was answered that was sent since the last refusal that counted: whether to go faster now."""
-        self._answers += 1
-        if not self.trying:
+    def answered(self, number: int, sent: int) -> bool:
+        """During a trial the request of that number was answered, so many are sent: whether to go faster now."""
+        if number < self._step_at:
             return False
-        self._excess = max(0.0, self._excess - self._usual)
-        return self._answers % _STEP == 0
+        self._step_at = sent + _STEP
+        if self._surely < _SURELY[1]:
+            self._surely += 1
+        else:
+            self._failed_s = _FAILED_S
+        return True
 
-    def refused(self) -> bool:
-        """Such a request was refused: whether it was a sporadic refusal."""
+    def refused(self, number: int, sent: int, now: float, wait_s: float | None, *, alone: bool) -> Cause:
+        """The request of that number, sent alone after a pause or not, was refused, and the endpoint asks to wait: why."""
+        # Counted by what was sent, since refusals are heard sooner than answers.
+        requests = max(number - self._last, 0)
         if self.trying:
-            self._excess += 1 - self._usual
-            if self._excess > _SURELY:
-                self.trying = False
-                self._patience = min(self._patience * _MORE_PATIENCE, _MOST_PATIENCE)
-                self.explained()
-            return self.trying
-        if not self._answers:
-            # The one that went alone was refused too: the endpoint is full.
-            self.explained()
-            return False
-        self._refusals += 1
-        if self._refusals >= self._patience:
-            self.trying = True
-            share = (self._refusals + 1) / (self._refusals + self._answers)
-            self._usual = min(max(_FREQUENT * share, _HARMLESS), _MOST_FREQUENT)
-            self._excess = 0.0
-            self._answers = 0
-        return self.trying
+            self._last = max(number, self._last)
+            self._excess = max(0.0, self._excess - requests * self._bearable) + 1
+            if self._excess <= self._surely:
+                return "chance"
+            self.trying = False
+            self._last = sent
+            self._refusals = self._requests = 0.0
+            self._not_before = now + self._failed_s
+            self._failed_s = min(self._failed_s * _LONGER, _LONGEST_S)
+            return "limit"
+        self._number, self._last = number, sent
+        self._followed = 0
+        left = 0.5 ** ((now - self._at) / _FADES_S)
+        self._at = now
+        self._requests = self._requests * left + requests
+        # When one that goes alone is refused too, the endpoint is full.
+        self._refusals = max(self._refusals * left + (-1 if alone else 1), 0.0)
+        if alone or now < self._not_before or (wait_s is not None and wait_s > _MINUTES_S):
+            return "limit"
+        if self._refusals < self._patience:
+            return "unknown" if self._refusals < _PATIENCE else "limit"
+        self.trying = True
+        share = (self._refusals + 1) / (self._requests + 1)
+        self._bearable = min(max(_FREQUENT * share, _HARMLESS), _MOST_FREQUENT)
+        self._excess = 0.0
+        self._surely = _SURELY[0]
+        self._step_at = sent + _STEP
+        return "chance"
 
-    def explained(self) -> None:
-        """The refusals so far had another cause."""
-        self._answers = self._refusals = 0
+    def followed(self, number: int) -> bool:
+        """A request was refused too that was sent after the refused one, before that was heard: whether so many of
+        these were that it is a limit, told once."""
+        if number <= self._number:
+            return False
+        before = self._followed
+        self._followed += 1
+        enough = max(1.0, 0.4 * (self._last - self._number))
+        return before < enough <= self._followed

@@ -12,7 +12,7 @@ from opbench.running.calls import Stats
 from opbench.running.prepare import Prepared, PreparedMemories
 from opbench.settings import settings
 from opbench.store.database import Store
-from opbench.store.reading import run_study
+from opbench.store.runs import run_study
 from opbench.store.spending import spent
 from opbench.study import Configuration
 
@@ -112,13 +112,23 @@ class Meter:
     def reason_to_halt(self, budget_usd: float) -> str | None:
         """Why nothing more may be taken up, as a sentence; None while there is money."""
         if self._calls.unpriced:
-            return (
-                f"Stopped: {next(iter(self._calls.unpriced))} doesn't tell how many tokens a call took, so the budget "
-                f"of {dollars(budget_usd)} can't be kept. Leave the budget out, or use another model."
-            )
+            return unpriced(next(iter(self._calls.unpriced)), budget_usd)
         if self.spent_usd >= budget_usd:
-            return (
-                f"Stopped: the budget of {dollars(budget_usd)} is reached, {dollars(self.spent_usd)} are spent. "
-                "To go on, give a higher one."
-            )
+            return reached(self.spent_usd, budget_usd)
         return None
+
+
+def reached(spent_usd: float, budget_usd: float) -> str:
+    """Why a run stops whose budget is spent."""
+    return (
+        f"Stopped: the budget of {dollars(budget_usd)} is reached, {dollars(spent_usd)} are spent. "
+        "To go on, give a higher one."
+    )
+
+
+def unpriced(model: str, budget_usd: float) -> str:
+    """Why a run stops whose budget can't be kept."""
+    return (
+        f"Stopped: {model} doesn't tell how many tokens a call took, so the budget of {dollars(budget_usd)} can't be "
+        "kept. Leave the budget out, or use another model."
+    )

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from opbench.errors import ModelError
 from opbench.models.streaming import OnAnew, OnText
+from opbench.models.waiting import stopwatch
 from opbench.running.call_keys import call_key, canonical, chat_body, chat_key
 from opbench.running.listening import Flow, Listener
 from opbench.running.lookups import Lookups
@@ -170,9 +171,9 @@ class CallStore:
         key = call_key("retrieval", {**identity, "salt": salt})
 
         async def make(flow: Flow) -> CallRow:
-            start = time.perf_counter()
-            found = await search()
-            taken = (time.perf_counter() - start) * 1000
+            with stopwatch() as watch:
+                found = await search()
+                taken = watch.elapsed_ms()
             return CallRow(
                 key=key,
                 kind="retrieval",

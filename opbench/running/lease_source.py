@@ -32,7 +32,9 @@ T = TypeVar("T")
 class PlanSource:
     """All of a plan's jobs, for the sole process at work on a run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, worker_id: str | None = None) -> None:
+        """`worker_id` is the process's row in `schema.workers`: it writes only while that is there."""
+        self._worker_id = worker_id
         self._jobs = plan.jobs
         self._given = 0
         self.planned = plan.planned
@@ -45,7 +47,9 @@ class PlanSource:
         return jobs
 
     def held(self, connection: Connection, jobs: Sequence[Job]) -> None:
-        """Nobody else takes jobs of a run that one process has claimed."""
+        """Whoever takes the run, of a process that was silent for long, takes all of its jobs."""
+        if self._worker_id is not None:
+            leases.hold(connection, self._worker_id)
 
     async def committed(self, jobs: Sequence[Job]) -> None:
         """Nothing is to be given back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, null, select
 
 from opbench.store import schema as s
 from opbench.store.database import Store
@@ -14,7 +14,8 @@ from opbench.store.writing import CallRow
 #: Keys in one query: below SQLite's limit on bound values.
 _KEYS = 500
 #: What was asked for isn't read back: it's as long as the prompt, and whoever looks a call up has just asked for it.
-_COLUMNS = tuple(s.calls.c[name] for name in CallRow.__slots__ if name != "request")
+_COLUMNS = tuple(null() if name == "request" else s.calls.c[name] for name in CallRow.__slots__)
+_FIND = select(*_COLUMNS).where(s.calls.c.key.in_(bindparam("keys", expanding=True)))
 
 
 class Lookups:
@@ -77,7 +78,7 @@ class Lookups:
         found: dict[str, CallRow] = {}
         with self._store.begin() as connection:
             for start in range(0, len(keys), _KEYS):
-                asked = keys[start : start + _KEYS]
-                for row in connection.execute(select(*_COLUMNS).where(s.calls.c.key.in_(asked))):
-                    found[row.key] = CallRow(request=None, **row._mapping)
+                for row in connection.execute(_FIND, {"keys": keys[start : start + _KEYS]}):
+                    call = CallRow(*row)
+                    found[call.key] = call
         return found

@@ -66,7 +66,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
             "embeddings_usd": meter.embeddings_usd,
             "answered_as": {name: sorted(names) for name, names in client.answered_as.items()},
             "halted": engine.halted,
-            "unpriced": bool(tools.calls.stats.unpriced),
+            "unpriced": next(iter(tools.calls.stats.unpriced), None),
         }
 
     engine = Engine(

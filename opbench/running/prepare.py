@@ -124,7 +124,10 @@ def connect(store: Store, prepared: Prepared | PreparedMemories, concurrency: in
     """
 
     def at_a_time(name: str) -> int:
-        return min(prepared.at_a_time(name, concurrency), prepared.client.at_a_time(name) * of)
+        if of > 1:
+            # Each of more processes than the endpoint takes requests at a time sends one all the same.
+            return min(concurrency, prepared.client.at_a_time(name) * of)
+        return min(prepared.at_a_time(name, concurrency), prepared.client.at_a_time(name))
 
     calls = call_store(store, prepared.registry, prepared.client, at_a_time)
     prepared.gateway.connect(calls)

@@ -19,7 +19,7 @@ from opbench.running.sharing import CAUSES
 from opbench.running.worker import make_ingestion
 from opbench.store import schema as s
 from opbench.store.database import Store
-from opbench.store.reading import run_study
+from opbench.store.runs import run_study
 from opbench.store.spending import measured_calls
 from opbench.study import Configuration
 
@@ -98,12 +98,15 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
     ingestion = estimate.add_ingestion([line for line in ingestion_quote(store, prepared, needed) if line.sessions])
     lines = tuple(estimate.lines.values())
     known = [line.cost_usd for line in lines if line.cost_usd is not None]
+    calls = round(sum(line.calls for line in lines))
+    saved = tuple(Saving(cause, CAUSES[cause], round(saves)) for cause, saves in estimate.saved.items() if round(saves))
     return Quote(
         planned=plan.planned,
         finished=plan.finished,
         to_do=len(plan.jobs),
-        calls_naive=round(sum(line.calls_naive for line in lines) + estimate.saved["base"]),
-        calls=round(sum(line.calls for line in lines)),
+        # Of the rounded numbers, which people add up.
+        calls_naive=calls + sum(saving.calls for saving in saved),
+        calls=calls,
         prompt_tokens=round(sum(line.prompt_tokens for line in lines)),
         completion_tokens=round(sum(line.completion_tokens for line in lines)),
         cost_usd=round(sum(known), 4) if len(known) == len(lines) else None,
@@ -113,7 +116,7 @@ def quote(store: Store, prepared: Prepared, *, concurrency: int) -> Quote:
         measured=measured.records,
         ranges=estimate.ranges(),
         lines=lines,
-        saved=tuple(Saving(cause, CAUSES[cause], round(calls)) for cause, calls in estimate.saved.items() if calls),
+        saved=saved,
         retrievals_naive=estimate.retrievals_naive,
         retrievals=estimate.retrievals,
     )

@@ -13,7 +13,7 @@ from opbench.judges.repetition import repetition_score
 from opbench.judges.text import strip_thinking
 from opbench.store import schema as s
 from opbench.store.database import Store
-from opbench.store.reading import EMBEDDER_FAILED
+from opbench.store.runs import EMBEDDER_FAILED
 from opbench.store.writing import insert_ignore, save_user_scores
 
 #: Responses in one request for vectors.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, select
 
-from opbench.running.budget import dollars, spent_before
+from opbench.running.budget import dollars, reached, spent_before, unpriced
 from opbench.running.crew import Crew, Member, Part
 from opbench.running.engine import Progress
 from opbench.running.plan import DONE, Plan
@@ -115,7 +115,9 @@ class Team:
         self._past = _Sums()
         self._asked_to_stop = False
         self._last_death = ""
-        self._halted_by = ""
+        self._unpriced = ""
+        """A model whose calls have no known cost, with a budget to be kept."""
+        self._share_is_spent = False
         self._scored_at = time.time()
         self.reason: str | None = None
         """Why the work ended before it was done; None when it was done, or people stopped it."""
@@ -131,6 +133,7 @@ class Team:
 
         Raises:
             StoreError: the store can't be read or written.
+            LeaseLost: this leader was silent for so long that another took the run.
             UsageError: no member can be started.
         """
         progress.started = time.monotonic()
@@ -218,7 +221,8 @@ class Team:
         if row is not None:
             await self._store.in_thread(leases.take_away, self._store, self._run_id, row.id)
         seat.member, seat.row = None, None
-        self._halted_by = stats.get("halted") or self._halted_by
+        self._unpriced = stats.get("unpriced") or self._unpriced
+        self._share_is_spent = self._share_is_spent or bool(stats.get("halted"))
         if said:
             self._last_death = said
             seat.deaths += 1
@@ -229,7 +233,7 @@ class Team:
                 self._on_news(said)
             return
         may = seat.deaths <= _REPLACED and seat.idle_deaths < _IDLE_DEATHS
-        share = await self._store.in_thread(self._exact_share, len(self._seats) - len(self._at_work()), bool(said))
+        share = await self._store.in_thread(self._exact_share, len(self._seats) - len(self._at_work()))
         enough = self._budget is None or (share or 0.0) >= _LEAST_SHARE * self._budget
         if said:
             self._on_news(f"{said} {'Another takes its place.' if may and enough else 'It is not replaced.'}")
@@ -248,14 +252,19 @@ class Team:
         reserved = sum(seat.share_usd or 0.0 for seat in self._at_work())
         return max(0.0, self._budget - taken - reserved) / among
 
-    def _exact_share(self, among: int, after_a_death: bool) -> float | None:
+    def _exact_share(self, among: int) -> float | None:
         share = self._share(among)
-        if share is None or not after_a_death:
+        if share is None or not any(seat.deaths for seat in self._seats):
             return share
-        # What a member spent in the seconds before it was killed it told nobody, but its records did.
-        told = self._spent() + self._sums().counts["spent_usd"]
-        untold = max(0.0, spent_before(self._store, self._run_id) - told)
-        return max(0.0, share - untold / among)
+        return max(0.0, share - self._untold() / among)
+
+    def _untold(self) -> float:
+        """Dollars that members spent in the seconds before they were killed: they told nobody, but their records do.
+        Of those at work it holds the last seconds too, so that too little is shared out rather than too much."""
+        sums = self._sums()
+        # What an execution's embeddings cost is booked at its end.
+        told = self._spent() + sums.counts["spent_usd"] - sums.embeddings_usd
+        return max(0.0, spent_before(self._store, self._run_id) - told)
 
     # --- how far it is ---------------------------------------------------------------------------------------------
 
@@ -278,7 +287,7 @@ class Team:
 
     async def _conclude(self, progress: Progress) -> None:
         left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
-        await self._store.in_thread(leases.end, self._store, self._run_id)
+        await self._store.in_thread(leases.end, self._store, self._run_id, self._leader)
         self._tell(progress)
         if not left:
             # Nobody told of what a member did in the seconds before it was killed; the records do.
@@ -286,7 +295,7 @@ class Team:
             progress.error_kinds = Counter(await self._store.in_thread(self._errors))
             progress.errors = progress.error_kinds.total()
         elif not (self._asked_to_stop or await self._store.in_thread(self._stop_is_asked)):
-            self.reason = self._why()
+            self.reason = await self._store.in_thread(self._why)
 
     def _stop_is_asked(self) -> bool:
         """By people, of whom the members may know before this process."""
@@ -294,15 +303,17 @@ class Team:
             return connection.scalar(select(s.runs.c.request).where(s.runs.c.id == self._run_id)) == "stop"
 
     def _why(self) -> str:
-        spent = self._spent() + self._past.counts["spent_usd"]
-        if self._budget is not None and spent >= (1 - _LEAST_SHARE) * self._budget:
-            how = "reached" if spent >= self._budget else "all but reached"
-            return (
-                f"Stopped: the budget of {dollars(self._budget)} is {how}, {dollars(spent)} are spent. "
-                "To go on, give a higher one."
-            )
-        if self._halted_by:
-            return self._halted_by
+        if self._budget is not None:
+            if self._unpriced:
+                return unpriced(self._unpriced, self._budget)
+            spent = self._spent() + self._past.counts["spent_usd"] + self._untold()
+            if spent >= self._budget:
+                return reached(spent, self._budget)
+            if self._share_is_spent or spent >= (1 - _LEAST_SHARE) * self._budget:
+                return (
+                    f"Stopped: the budget of {dollars(self._budget)} is all but reached, {dollars(spent)} are spent, "
+                    "and the rest is too little for another worker. To go on, give a higher one."
+                )
         return f"Stopped: no worker is left. {self._last_death} Start the study again to go on."
 
     def _errors(self) -> dict[str, int]:

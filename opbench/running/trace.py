@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from mitigations.base import Line, Memory
@@ -84,7 +84,9 @@ def memory_json(memory: Memory) -> dict[str, Any]:
 
 
 def _line_json(line: Memory | Line) -> dict[str, Any]:
-    return memory_json(line) if type(line) is Memory else asdict(line)
+    if isinstance(line, Memory):
+        return memory_json(line)
+    return {"text": line.text, "date": line.date, "sources": line.sources, "altered": line.altered}
 
 
 def columns(

@@ -55,6 +55,7 @@ async def execute(
 
     Raises:
         UsageError: another process is at work on this run, the budget can't be kept, or no member can be started.
+        LeaseLost: this process was silent for so long that another start took the run; its calls are kept.
         StoreError: the store can't be written; what was committed stays.
     """
     if prepared.study.latency_probe:
@@ -163,7 +164,7 @@ async def execute(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted)
     try:
-        return await engine.run(PlanSource(plan) if team is None else NoJobs(plan))
+        return await engine.run(PlanSource(plan, worker["id"]) if team is None else NoJobs(plan))
     finally:
         if team is not None:
             team.close()

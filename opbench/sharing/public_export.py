@@ -19,7 +19,7 @@ from opbench.sharing.public_import import MITIGATIONS
 from opbench.sharing.public_shapes import SCORED_AS, TASKS
 from opbench.store.database import Store
 from opbench.store.exchange import answers, configurations_of, user_scores_of
-from opbench.store.reading import run_study
+from opbench.store.runs import run_study
 from opbench.store.studies import texts_left_out
 from opbench.study import BASE, NO_MITIGATION, Configuration
 

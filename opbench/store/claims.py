@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from opbench.errors import UsageError
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 from opbench.store.schema import leases, runs, workers
 
-#: How long a worker may be silent before it counts as dead: on this host, where its process is there, and elsewhere.
+#: How long a worker may be silent, by the store's clock, before it counts as dead: on this host, where its process is
+#: there, and elsewhere.
 _SILENT_HERE = 60.0
 _SILENT_ELSEWHERE = 30.0
 
@@ -46,25 +47,27 @@ def claim(store: Store, run_id: str, worker: dict[str, Any]) -> None:
     with store.begin() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(request=runs.c.request))
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
+        now = store_time(connection)
         # A leader is named before its members.
         for row in sorted(rows, key=lambda row: row.leader is not None):
             if _is(row, worker):
                 continue
-            if worker_alive(row.host, row.pid, row.heartbeat_at):
+            if worker_alive(row.host, row.pid, row.heartbeat_at, now):
                 raise UsageError(
                     f"run {run_id} is being worked on by process {row.pid} on {row.host}. "
                     "Watch it with 'opbench status', or stop it first."
                 )
         connection.execute(delete(workers).where(workers.c.run_id == run_id))
         connection.execute(delete(leases).where(leases.c.run_id == run_id))
-        connection.execute(workers.insert().values(**worker))
+        connection.execute(workers.insert().values(**worker | {"heartbeat_at": now}))
 
 
 def orphans(store: Store, run_id: str) -> list[str]:
     """Members at work on a run whose leader is gone, as `process 12 on host`: they end after what they have in hand."""
     with store.begin() as connection:
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
-    alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+        now = store_time(connection)
+    alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at, now)]
     if any(row.leader is None for row in alive):
         return []
     return [f"process {row.pid} on {row.host}" for row in alive]
@@ -74,7 +77,7 @@ def is_led(connection: Connection, leader: str) -> bool:
     """Whether the worker of that id, a leader, is alive."""
     w = workers.c
     row = connection.execute(select(w.host, w.pid, w.heartbeat_at).where(w.id == leader)).first()
-    return row is not None and worker_alive(*row)
+    return row is not None and worker_alive(*row, store_time(connection))
 
 
 def announce(store: Store, run_id: str, pid: int, concurrency: int) -> bool:
@@ -87,9 +90,10 @@ def announce(store: Store, run_id: str, pid: int, concurrency: int) -> bool:
         rows = connection.execute(select(workers).where(workers.c.run_id == run_id)).all()
         if any((row.host, row.pid) == (worker["host"], worker["pid"]) for row in rows):
             return True
-        if any(worker_alive(row.host, row.pid, row.heartbeat_at) for row in rows):
+        now = store_time(connection)
+        if any(worker_alive(row.host, row.pid, row.heartbeat_at, now) for row in rows):
             return False
-        connection.execute(workers.insert().values(**worker))
+        connection.execute(workers.insert().values(**worker | {"heartbeat_at": now}))
         return True
 
 
@@ -99,9 +103,10 @@ def _is(row: Any, worker: dict[str, Any]) -> bool:
     return bool(row.id == worker["id"] or announced)
 
 
-def worker_alive(host: str, pid: int, heartbeat_at: float) -> bool:
-    """Whether a worker still runs: asked of the process here, judged by its heartbeat elsewhere."""
-    silent = time.time() - heartbeat_at
+def worker_alive(host: str, pid: int, heartbeat_at: float, now: float) -> bool:
+    """Whether a worker still runs: asked of the process here, judged by its heartbeat elsewhere. `now` is
+    `store_time`."""
+    silent = now - heartbeat_at
     if host != socket.gethostname():
         return silent < _SILENT_ELSEWHERE
     # A dead worker's number may have been given to another process, which writes no heartbeat.

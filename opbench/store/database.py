@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, extract, func, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from opbench.errors import StoreBroken, StoreError
@@ -92,6 +92,14 @@ class Store:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def store_time(connection: Connection) -> float:
+    """The store's clock, in Unix seconds: heartbeats are written and judged by it, since machines' clocks differ. That
+    of SQLite, a file of one machine, is the machine's."""
+    if connection.dialect.name != "postgresql":
+        return time.time()
+    return float(connection.execute(select(extract("epoch", func.clock_timestamp()))).scalar_one())
 
 
 def _sqlite_file(engine: Engine) -> Path | None:

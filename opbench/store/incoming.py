@@ -5,7 +5,6 @@ an id that nobody is shown, and put in its place at the end. What a process that
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from sqlalchemy import Connection, delete, select, update
 from opbench.errors import StoreError
 from opbench.store import schema as s
 from opbench.store.claims import new_worker, worker_alive
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 
 
 class Incoming:
@@ -30,14 +29,14 @@ class Incoming:
     def begin(self, run: dict[str, Any]) -> None:
         with self._store.begin() as connection:
             connection.execute(s.runs.insert().values(**run | {"id": self.run_id}))
-            connection.execute(s.workers.insert().values(**self._worker))
+            connection.execute(s.workers.insert().values(**self._worker | {"heartbeat_at": store_time(connection)}))
 
     @contextmanager
     def batch(self) -> Iterator[Connection]:
         """A transaction for some of its rows."""
         with self._store.begin() as connection:
             mine = s.workers.c.id == self._worker["id"]
-            connection.execute(update(s.workers).where(mine).values(heartbeat_at=time.time()))
+            connection.execute(update(s.workers).where(mine).values(heartbeat_at=store_time(connection)))
             yield connection
 
     def settle(self, run: dict[str, Any], keep: Callable[[Connection], Callable[[], None]]) -> None:
@@ -82,7 +81,7 @@ def sweep(store: Store) -> None:
     with store.begin() as connection:
         left = set(connection.scalars(select(s.runs.c.id).where(~s.SHOWN)))
         for row in connection.execute(select(s.workers).where(s.workers.c.run_id.in_(left))):
-            if worker_alive(row.host, row.pid, row.heartbeat_at):
+            if worker_alive(row.host, row.pid, row.heartbeat_at, store_time(connection)):
                 left.discard(row.run_id)
     for run_id in sorted(left):
         _drop(store, run_id)

@@ -5,7 +5,8 @@ nobody takes it again: what failed in it is tried by the next execution, not by 
 go when another leader claims the run.
 
 A member may write only while its row in `schema.workers` is there: `hold` locks it in each writing transaction, and
-whoever takes the leases away deletes it first. So of two that believe to hold a shard one can't write.
+whoever takes the leases away deletes it first. So of two that believe to hold a shard one can't write. A process that
+does a run alone keeps to the same: whoever claims the run deletes its row.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sqlalchemy import Connection, delete, select, text, update
 from opbench.errors import LeaseLost, UsageError
 from opbench.store import schema as s
 from opbench.store.claims import is_led
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 from opbench.store.writing import insert_ignore
 
 #: How long a writing transaction of a member may stand still.
@@ -47,7 +48,7 @@ def join(store: Store, worker: dict[str, Any]) -> None:
         _lock_run(connection, worker["run_id"])
         if not is_led(connection, worker["leader"]):
             raise UsageError(f"run {worker['run_id']}: whoever started this worker isn't at work any more.")
-        connection.execute(s.workers.insert().values(**worker))
+        connection.execute(s.workers.insert().values(**worker | {"heartbeat_at": store_time(connection)}))
 
 
 def hold(connection: Connection, worker_id: str) -> None:
@@ -101,9 +102,14 @@ def begin(store: Store, run_id: str, leader: str, done: Iterable[int]) -> None:
         _insert(connection, run_id, leader, list(done))
 
 
-def end(store: Store, run_id: str) -> None:
-    """The execution is over: forget who held what."""
+def end(store: Store, run_id: str, leader: str) -> None:
+    """The leader's execution is over: forget who held what.
+
+    Raises:
+        LeaseLost: another leads the run by now, and what is held is its members'.
+    """
     with store.begin() as connection:
+        hold(connection, leader)
         connection.execute(delete(s.leases).where(s.leases.c.run_id == run_id))
 
 

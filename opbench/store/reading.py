@@ -14,13 +14,11 @@ from sqlalchemy import func, literal, select
 from opbench.errors import UsageError
 from opbench.store import schema as s
 from opbench.store.claims import worker_alive
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 from opbench.store.frames import CONFIGURATION, FrameReader, frame_of
 from opbench.store.rundata import RunData
+from opbench.store.runs import EMBEDDER_FAILED
 from opbench.study import Study
-
-#: How the reason of a repetition score begins that is missing because the embedder failed.
-EMBEDDER_FAILED = "embedder "
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +142,6 @@ def find_run(store: Store, wanted: str | None) -> str:
     raise UsageError(f"'{wanted}' fits {len(hits)} runs: {', '.join(hits[:10])}. Give more of the id.")
 
 
-def run_study(store: Store, run_id: str) -> tuple[Study, dict[str, Any]]:
-    """The study of a run and its provenance."""
-    with store.begin() as connection:
-        row = connection.execute(select(s.runs.c.study, s.runs.c.provenance).where(s.runs.c.id == run_id)).one()
-    return Study.model_validate(row.study), row.provenance
-
-
 def run_status(store: Store, run_id: str) -> RunStatus:
     """Status of a run, counted in SQL: pages ask for it every few seconds, whatever the run's size."""
     now = time.time()
@@ -163,7 +154,8 @@ def run_status(store: Store, run_id: str) -> RunStatus:
             .order_by(s.configurations.c.id)
         ).all()
         rows = connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)).all()
-        alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at)]
+        by_its_clock = store_time(connection)
+        alive = [row for row in rows if worker_alive(row.host, row.pid, row.heartbeat_at, by_its_clock)]
         # Its leader speaks for a team; members whose leader was killed speak for themselves until they end.
         alive.sort(key=lambda row: (row.leader is not None, row.started_at))
         span = max(1.0, min(60.0, now - min(row.started_at for row in alive))) if alive else 0.0

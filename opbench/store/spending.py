@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from sqlalchemy import exists, func, select
 
 from opbench.store import schema as s
 from opbench.store.database import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Records that a quote looks at: more would make it no better, only slower.
 _MEASURED = 2000
@@ -84,5 +86,8 @@ def measured_calls(store: Store, run_id: str) -> pd.DataFrame:
     )
     with store.begin() as connection:
         rows = connection.execute(query).all()
+    # Its 70 MB are no worker's need, which asks only what was spent.
+    import pandas as pd
+
     frame = pd.DataFrame(rows, columns=list(columns))
     return frame.astype(dict.fromkeys(("tokens_in", "tokens_out", "usd", "seconds"), "float64"))

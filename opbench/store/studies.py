@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 from opbench.errors import UsageError
 from opbench.store import schema as s
 from opbench.store.claims import worker_alive
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 from opbench.study import Study
 
 COLUMNS = [
@@ -51,7 +51,8 @@ def study_list(store: Store) -> pd.DataFrame:
         runs = connection.execute(query).all()
         counts = {(run, status): n for run, status, n in connection.execute(counted)}
         workers = connection.execute(select(s.workers)).all()
-    working = {row.run_id for row in workers if worker_alive(row.host, row.pid, row.heartbeat_at)}
+        now = store_time(connection)
+    working = {row.run_id for row in workers if worker_alive(row.host, row.pid, row.heartbeat_at, now)}
     rows = [
         (
             run_id,
@@ -102,7 +103,7 @@ def delete_run(store: Store, run_id: str) -> int:
         if not found.rowcount:
             raise UsageError(f"no run '{run_id}'. It was deleted meanwhile.")
         for row in connection.execute(select(s.workers).where(s.workers.c.run_id == run_id)):
-            if worker_alive(row.host, row.pid, row.heartbeat_at):
+            if worker_alive(row.host, row.pid, row.heartbeat_at, store_time(connection)):
                 raise UsageError(f"run {run_id} is being worked on by process {row.pid} on {row.host}. Stop it first.")
         records = connection.scalar(select(func.count()).where(s.records.c.run_id == run_id)) or 0
         connection.execute(delete(s.runs).where(s.runs.c.id == run_id))

@@ -13,7 +13,7 @@ from sqlalchemy import JSON, Connection, Table, bindparam, delete, func, select,
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opbench.store import schema as s
-from opbench.store.database import Store
+from opbench.store.database import Store, store_time
 from opbench.study import Configuration, Study
 from opbench.types import Instance, Score
 
@@ -359,9 +359,11 @@ def set_halted(store: Store, run_id: str, reason: str | None) -> None:
 
 
 def beat(store: Store, worker: dict[str, Any]) -> str:
-    """Write a worker's heartbeat (columns of `schema.workers`) and return what is asked of its run: `stop` when another
-    process has taken the run, or a member's part, as it may when this one was silent for long."""
+    """Write a worker's heartbeat (columns of `schema.workers`; its time is the store's) and return what is asked of its
+    run: `stop` when another process has taken the run, or a member's part, as it may when this one was silent for
+    long."""
     with store.begin() as connection:
+        worker = worker | {"heartbeat_at": store_time(connection)}
         # Changed and not made anew: on PostgreSQL a row that is made anew looks gone to whoever waits for it (`hold`).
         if not connection.execute(update(s.workers).where(s.workers.c.id == worker["id"]).values(**worker)).rowcount:
             others = select(s.workers.c.id).where(s.workers.c.run_id == worker["run_id"]).limit(1)

@@ -49,7 +49,7 @@ def start(
 def study_of(run_id: str) -> tuple[Study, dict[str, Any]]:
     """The run's study, and what is known of its last execution: concurrency, workers, budget_usd, …, with the
     names of its plugin files as `plugins`."""
-    study, provenance = reading.run_study(results.opened().store, run_id)
+    study, provenance = runs.run_study(results.opened().store, run_id)
     executions = provenance.get("executions") or [{}]
     return study, {**executions[-1], "plugins": list(provenance.get("plugins", {}))}
 

@@ -48,7 +48,7 @@ def paid(run_id: str, seen: results.Stamp) -> dict[str, float]:
 def probes(run_ids: tuple[str, ...]) -> dict[str, Study]:
     """The latency probes among the runs, in their order; a run's study never changes."""
     store = results.opened().store
-    studies = {run_id: reading.run_study(store, run_id)[0] for run_id in run_ids}
+    studies = {run_id: runs.run_study(store, run_id)[0] for run_id in run_ids}
     return {run_id: study for run_id, study in studies.items() if study.latency_probe}
 
 

@@ -4,10 +4,12 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opbench.judges import parsing
 from opbench.judges.parsing import parse_score, parse_verdict
+from opbench.judges.text import plain, strip_thinking
 
 SCORED = [
     ("0.8", 0.8),
@@ -570,3 +572,54 @@ def test_the_table_is_large_and_says_nothing_twice() -> None:
     assert len(texts) >= 80
     assert len(set(texts)) == len(texts)
     assert all(re.search(r"\d|½|¼|⅘", text) for text, _ in SCORED)
+
+
+_PIECES = st.sampled_from(
+    (
+        *("confidence", "certainty score", "rather than", "below:", "at least", "max", "minus", "not", "none", "score"),
+        *("Rating: none", "Final score: n/a", "Answer: not given", "the score is", "Actually, ", "on second thought"),
+        *("out of", "a scale of", "criterion", "Response: ", "Question:", "User:", "e.g.", "between", "should be"),
+        *(".", "!", "?", ",", ":", ";", "-", "—", "=", "(", ")", "[", '"', "'", "*", "**", "’", "²", "٨", "{", "\\"),
+        *("<b>", "_", "#", ">", "$", "|", "~~", "`", "½", "1", "0.3"),
+        *("The answer keeps to what was asked.", "Nothing personal is used here.", 'It says "hiking" twice.'),
+    )
+)
+_LAST_LINES = st.sampled_from(
+    (
+        *("Score: 0.8", "Score: 0", "Score: 1", "score:0.25", "  SCORE : 1.0", "**Score:** 0.4", "**Score: 0.4**"),
+        *("Score: .5", "Score: 0.5.", "Score: 1.5", "Score: 80%", "Score: 0.8 memories", "Score: 0*8", "Score: 00"),
+        *("* Score: 0.8", "Score: 0.8/1", "My score: 0.8", "Score 0.8", "Score: -0.8", "Score: 0,8", "0.8"),
+    )
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(_PIECES, st.sampled_from(("", " ", "\n", " \n\n"))), max_size=7), _LAST_LINES)
+def test_a_reply_in_the_usual_form_is_read_as_any_other(pieces: list[tuple[str, str]], last: str) -> None:
+    reply = "".join(map("".join, pieces)) + last
+    assert parse_score(reply) == parsing._thorough(plain(strip_thinking(reply)).strip())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "It answers what was asked. Nothing else is brought up!\n\nScore: 0.75",
+        'It brings up "hiking" (nobody asked).\n**Score:** 0.75',
+        "Rating: fair. Nothing else is brought up.\nscore: 0.750",
+    ],
+)
+def test_the_usual_form_is_known(reply: str) -> None:
+    assert parsing._usual(reply) == 0.75
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Rating: none.\nScore: 0.75",
+        "It deserves a rating below\nScore: 0.75",
+        "Memory 2 is brought up.\nScore: 0.75",
+        "It is fine.\nScore: 0.75\nActually, I lower it.",
+    ],
+)
+def test_what_may_undo_the_usual_form_is_looked_at_closely(reply: str) -> None:
+    assert parsing._usual(reply) is None

@@ -12,7 +12,7 @@ from opbench.store import human
 from opbench.store import schema as s
 from opbench.store.bundle import export_run, import_run
 from opbench.store.database import Store
-from opbench.store.reading import run_study
+from opbench.store.runs import run_study
 from opbench.store.search import Search, found, hits
 from pages.shared import access
 from tests.pages.conftest import Open

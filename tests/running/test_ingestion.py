@@ -32,7 +32,8 @@ from opbench.running.quote import Quote, quote
 from opbench.running.worker import execute
 from opbench.settings import ROOT, settings
 from opbench.store.database import Store, open_store
-from opbench.store.reading import run_status, run_study
+from opbench.store.reading import run_status
+from opbench.store.runs import run_study
 from opbench.store.writing import set_request
 from opbench.study import Study
 from opbench.types import Session

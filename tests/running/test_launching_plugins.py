@@ -13,7 +13,8 @@ from opbench.plugins import loaded_plugins, plugin_files
 from opbench.running.launch import launch, plugin_methods, quote_with_plugins
 from opbench.settings import settings
 from opbench.store.database import Store, open_store
-from opbench.store.reading import run_ids, run_status, run_study
+from opbench.store.reading import run_ids, run_status
+from opbench.store.runs import run_study
 from opbench.study import Study
 from tests.running.study import STUDY, reply, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint

@@ -22,7 +22,8 @@ from opbench.running.quote import quote
 from opbench.running.worker import execute
 from opbench.settings import settings
 from opbench.store.database import Store, open_store
-from opbench.store.reading import run_status, run_study
+from opbench.store.reading import run_status
+from opbench.store.runs import run_study
 from opbench.study import Study
 from tests.running.study import reply, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint

@@ -19,7 +19,8 @@ from opbench.settings import settings
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
 from opbench.store.leases import take_away
-from opbench.store.reading import RunStatus, run_ids, run_status, run_study
+from opbench.store.reading import RunStatus, run_ids, run_status
+from opbench.store.runs import run_study
 from opbench.store.writing import set_request
 from tests.running import team_study as team
 from tests.running.study import PLANNED, outcome, reply, run_here, use_endpoint

@@ -16,7 +16,8 @@ from opbench.errors import DataError, UsageError
 from opbench.sharing.public_import import PublicPart, configuration, import_public
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
-from opbench.store.reading import read_run, run_ids, run_study
+from opbench.store.reading import read_run, run_ids
+from opbench.store.runs import run_study
 from opbench.types import Corpus
 from tests.sharing.public import judged, packed, responses
 

@@ -5,7 +5,6 @@ A program of its own, since what a process took at its peak counts: `python -m t
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import resource
@@ -14,6 +13,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from opbench.running import interpreter
 from opbench.running.engine import Progress
 from opbench.running.prepare import prepare
 from opbench.running.worker import execute
@@ -49,7 +49,7 @@ class Memory:
 def measure() -> Memory:
     with running() as server, tempfile.TemporaryDirectory() as folder, at_home(Path(folder), server.url) as home:
         home.use(server.url, GRID.models)
-        return asyncio.run(_measure())
+        return interpreter.run(_measure())
 
 
 async def _measure() -> Memory:

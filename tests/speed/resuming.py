@@ -6,7 +6,6 @@ made once and kept in the temporary folder; a run works on a copy.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import shutil
@@ -16,6 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from opbench.running import interpreter
 from opbench.running.plan import make_plan
 from opbench.running.prepare import Prepared, prepare
 from opbench.running.worker import execute
@@ -109,7 +109,7 @@ def _run(file: Path) -> tuple[float, int]:
             await prepared.aclose()
             store.close()
 
-    return asyncio.run(run())
+    return interpreter.run(run())
 
 
 def _finished_store(prepared: Prepared) -> Path:

@@ -40,15 +40,17 @@ _HEAD_END = b"\r\n\r\n"
 
 
 def answer(model: str, messages: list[dict[str, Any]]) -> str:
-    """A score or a verdict for the judge's prompts of the pack `own`, else a sentence of 16 words."""
+    """A sentence of 16 words; for the judge's prompts of the pack `own` it is the reason, before a score or a verdict."""
     text = "\n".join(message["content"] for message in messages)
     digest = zlib.crc32(f"{model}\n{text}".encode())
-    if "Score: <number" in text:
-        return f"It says what was asked for.\nScore: {digest % 101 / 100:.2f}"
-    if "Label: CORRECT" in text:
-        return f"It was compared.\nLabel: {'CORRECT' if digest % 2 else 'WRONG'}"
     words = [_WORDS[(digest >> (number % 28)) % len(_WORDS)] for number in range(_SENTENCE)]
-    return f"{' '.join(words).capitalize()} {digest}."
+    sentence = " ".join(words).capitalize()
+    # A judge's reasons are hardly ever the same: what is worked out once for equal replies must not help.
+    if "Score: <number" in text:
+        return f"{sentence}.\nScore: {digest % 101 / 100:.2f}"
+    if "Label: CORRECT" in text:
+        return f"{sentence}.\nLabel: {'CORRECT' if digest % 2 else 'WRONG'}"
+    return f"{sentence} {digest}."
 
 
 def reply(path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ A record is the whole of one: a retrieval from the call store, a post-processor 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opbench.benchmarks.check import LOCOMO_COUNTS, OP_COUNTS
+from opbench.running import interpreter
 from opbench.running.engine import Progress
 from opbench.running.launch import study_toml
 from opbench.running.prepare import prepare
@@ -185,7 +185,7 @@ def _run(file: Path, what: Study, concurrency: int) -> tuple[float, Progress]:
             await prepared.aclose()
             store.close()
 
-    return asyncio.run(run())
+    return interpreter.run(run())
 
 
 def checkpoint(file: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_shard_is_one_workers(store: Store, team: tuple[str, str, str]) -> Non
     assert take(store, second, leader, [1, 2]) == leases.Leased([], 1), "what is done is nobody's again"
     leases.give_back(store, "run", first)
     assert take(store, second, leader, [1, 2]) == leases.Leased([2], 0)
-    leases.end(store, "run")
+    leases.end(store, "run", leader)
     with store.begin() as connection:
         assert not connection.execute(select(s.leases)).all()
 
@@ -71,6 +71,19 @@ def test_who_was_given_up_cant_write_and_isnt_told_to_go_on(store: Store, team: 
     assert take(store, second, leader, [0]).shards == [0]
     with store.begin() as connection:
         leases.hold(connection, second)
+
+
+def test_a_leader_that_wakes_when_another_leads_frees_nothing_of_its(store: Store, team: tuple[str, str, str]) -> None:
+    for each in team:
+        leases.take_away(store, "run", each)
+    another = new_worker("run", 4)
+    claim(store, "run", another)
+    member = new_worker("run", 2, another["id"])
+    leases.join(store, member)
+    take(store, member["id"], another["id"], [3])
+    with pytest.raises(LeaseLost):
+        leases.end(store, "run", team[0])
+    assert take(store, "nobody", another["id"], [3]).shards == [], "it is still held"
 
 
 def test_nobody_joins_a_leader_that_is_gone(store: Store, team: tuple[str, str, str]) -> None:

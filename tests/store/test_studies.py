@@ -11,7 +11,8 @@ from opbench.errors import UsageError
 from opbench.store import schema as s
 from opbench.store.claims import claim, new_worker
 from opbench.store.database import Store
-from opbench.store.reading import run_ids, run_study
+from opbench.store.reading import run_ids
+from opbench.store.runs import run_study
 from opbench.store.studies import COLUMNS, delete_run, rename_run, study_list
 from opbench.store.writing import CallRow, CallUse, FinishedRecord, save_records
 from tests.pages.made_run import MADE, write_run

@@ -19,7 +19,9 @@ _LONGEST_S = 1800.0
 _SURELY = (4.0, 12.0)
 _FREQUENT = 3.0
 _HARMLESS = 0.01
-_MOST_FREQUENT = 0.25
+_MOST_FREQUENT = 0.3
+#: Of the requests sent before a refusal was heard, refused ones of which an endpoint is full.
+_FULL = 1 / 3
 #: Who asks to wait for longer counts minutes.
 _MINUTES_S = 10.0
 #: Requests after which the pace goes up a step.
@@ -35,8 +37,10 @@ class Sporadic:
     """
 
     __slots__ = (
+        "_alone",
         "_at",
         "_bearable",
+        "_before",
         "_excess",
         "_failed_s",
         "_followed",
@@ -61,9 +65,9 @@ class Sporadic:
         self._refusals = self._requests = 0.0
         """Lately: refusals, and requests of which they were."""
         self._at = 0.0
-        self._number = self._last = 0
+        self._number = self._last = self._before = 0
         """The last refused request, and the last that was sent before that was heard."""
-        self._followed = 0
+        self._followed = self._alone = 0
         self._bearable = 0.0
         """Share of refusals up to which they are sporadic."""
         self._excess = 0.0
@@ -96,16 +100,17 @@ class Sporadic:
             self._not_before = now + self._failed_s
             self._failed_s = min(self._failed_s * _LONGER, _LONGEST_S)
             return "limit"
-        self._number, self._last = number, sent
+        self._before, self._number, self._last = self._last, number, sent
         self._followed = 0
         left = 0.5 ** ((now - self._at) / _FADES_S)
         self._at = now
         self._requests = self._requests * left + requests
         # When one that goes alone is refused too, the endpoint is full.
         self._refusals = max(self._refusals * left + (-1 if alone else 1), 0.0)
-        if alone or now < self._not_before or (wait_s is not None and wait_s > _MINUTES_S):
+        self._alone = self._alone + 1 if alone else 0
+        if self._alone > 1 or now < self._not_before or (wait_s is not None and wait_s > _MINUTES_S):
             return "limit"
-        if self._refusals < self._patience:
+        if alone or self._refusals < self._patience:
             return "unknown" if self._refusals < _PATIENCE else "limit"
         self.trying = True
         share = (self._refusals + 1) / (self._requests + 1)
@@ -118,9 +123,10 @@ class Sporadic:
     def followed(self, number: int) -> bool:
         """A request was refused too that was sent after the refused one, before that was heard: whether so many of
         these were that it is a limit, told once."""
-        if number <= self._number:
+        if number <= self._before:
             return False
         before = self._followed
         self._followed += 1
-        enough = max(1.0, 0.4 * (self._last - self._number))
+        since = self._last - self._number
+        enough = max(1, min(since, 2), since * _FULL)
         return before < enough <= self._followed

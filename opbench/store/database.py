@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import time
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import orjson
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -168,7 +170,7 @@ def open_store(url: str, *, patience_s: float = PATIENCE_S) -> Store:
         except OSError as error:
             raise StoreError(f"store {label}: can't make its folder ({error.strerror}). Set OPBENCH_HOME.") from error
     try:
-        engine = create_engine(parsed, pool_pre_ping=True)
+        engine = create_engine(parsed, pool_pre_ping=True, json_serializer=_json)
     except (NoSuchModuleError, ModuleNotFoundError):
         raise StoreError(
             f"store {label}: no such kind of database here. Use sqlite:///… or postgresql+psycopg://…"
@@ -180,6 +182,15 @@ def open_store(url: str, *, patience_s: float = PATIENCE_S) -> Store:
     except DBAPIError as error:
         raise _refused(label, error) from error
     return Store(engine, label, patience_s)
+
+
+def _json(value: Any) -> str:
+    """What a JSON column holds."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        # Halves of characters, keys that are no text, and integers beyond 64 bits, which JSON can hold.
+        return json.dumps(value)
 
 
 def _upgrade(engine: Engine, label: str) -> None:

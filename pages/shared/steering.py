@@ -11,7 +11,7 @@ from opbench.errors import OpbenchError, UsageError
 from opbench.plugins import plugin_files, plugin_folder
 from opbench.running.budget import spent_before
 from opbench.running.launch import launch
-from opbench.store import reading
+from opbench.store import runs
 from opbench.store.reading import RunStatus
 from opbench.store.writing import set_request
 from opbench.study import Study

@@ -15,7 +15,7 @@ from opbench.figures.distributions import spread_boxes, spread_curves
 from opbench.figures.latency import latency_bars
 from opbench.figures.spending import cost_bars, dollars, token_bars
 from opbench.running.budget import spent_on
-from opbench.store import reading
+from opbench.store import runs
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import RunData
 from opbench.study import Study

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opbench.models import ModelClient, load_registry, waiting
+from opbench.models import ModelClient, load_registry
 from opbench.models.waiting import Stopwatch, stopwatch, waited
 from tests.running.study import use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
@@ -16,7 +16,7 @@ from tests.scripted_endpoint import ScriptedEndpoint
 
 def test_waits_that_overlap_are_left_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10.0]
-    monkeypatch.setattr(waiting.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     watch = Stopwatch()
     # Two seconds from 11 on, three from 12 on, and one within them: 11 to 15. Before 10 nothing was timed.
     for since, until in ((12.0, 15.0), (11.0, 13.0), (13.0, 14.0), (9.0, 10.5)):

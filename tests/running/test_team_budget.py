@@ -11,6 +11,7 @@ import pytest
 from opbench.running import team as module
 from opbench.running.crew import Part
 from opbench.running.team import Team
+from opbench.store import leases
 
 
 class _Member:
@@ -48,8 +49,8 @@ class _Store:
 def team(monkeypatch: pytest.MonkeyPatch) -> Team:
     """Two members at work, each with half a dollar of one."""
     jobs = SimpleNamespace(instances=[], states=np.zeros((1, 0), dtype=np.uint8))
-    monkeypatch.setattr(module.leases, "take_away", lambda *args: None)
-    monkeypatch.setattr(module.leases, "undone", lambda *args: 1)
+    monkeypatch.setattr(leases, "take_away", lambda *args: None)
+    monkeypatch.setattr(leases, "undone", lambda *args: 1)
     made = Team(
         _Store(),  # type: ignore[arg-type]
         "run",
@@ -117,7 +118,7 @@ async def test_the_budget_that_is_told_is_the_runs_and_no_members_share(
         "Stopped: the budget of $1.00 is all but reached, $0.9700 are spent, and the rest is too little for another "
         "worker. To go on, give a higher one."
     )
-    team._past.counts["spent_usd"] = 1.03
+    team._past.add({"spent_usd": 0.06})
     assert team._why() == ("Stopped: the budget of $1.00 is reached, $1.03 are spent. To go on, give a higher one.")
 
 

@@ -40,7 +40,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 def answer(model: str, messages: list[dict[str, Any]]) -> str:
-    """A sentence of 16 words; for the judge's prompts of the pack `own` it is the reason, before a score or a verdict."""
+    """A sentence of 16 words; for judge prompts of the pack `own` it is the reason before a score or a verdict."""
     text = "\n".join(message["content"] for message in messages)
     digest = zlib.crc32(f"{model}\n{text}".encode())
     words = [_WORDS[(digest >> (number % 28)) % len(_WORDS)] for number in range(_SENTENCE)]

@@ -244,6 +244,7 @@ class _Display:
         self._task = self._bars.add_task("records", total=None, rate="")
         self._said = 0.0
         self._at = ""
+        self._all_said = False
 
     def __enter__(self) -> _Display:
         log_without_keys()
@@ -267,8 +268,10 @@ class _Display:
         eta = "" if left is None else f", {timedelta(seconds=round(left))} left"
         text = f"{progress.rate:.2f}/s{eta}{errors}"
         self._bars.update(self._task, description="records", completed=done, total=progress.planned, rate=text)
-        last = progress.done == progress.to_do
-        self._say_now_and_then("records", f"{done}/{progress.planned} records, {text}", at_once=last)
+        # Once: users are scored after the last record, and further processes end, which takes its time.
+        if not self._all_said:
+            self._all_said = progress.done == progress.to_do
+            self._say_now_and_then("records", f"{done}/{progress.planned} records, {text}", at_once=self._all_said)
 
     def _show_ingestion(self, standings: Sequence[Standing]) -> None:
         """Sessions that memory systems have taken in, and who is being worked on."""

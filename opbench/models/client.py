@@ -205,4 +205,6 @@ class ModelClient:
         said = f"the key in {spec.key_env} holds characters that no key has. Set it again."
         if not key:
             said = f"no key. Set {spec.key_env} (environment) and try again."
-        raise ModelError(f"{spec.name}: {said}", kind="auth", model=spec.name, attempts=0)
+        error = ModelError(f"{spec.name}: {said}", kind="auth", model=spec.name, attempts=0)
+        self.stats.in_vain.failed(spec.name, error)
+        raise error

@@ -14,6 +14,7 @@ from opbench import addresses
 from opbench.errors import ModelError, ModelErrorKind
 from opbench.models.embedded import EmbeddedServer
 from opbench.models.failures import Failure, explain, scrub
+from opbench.models.in_vain import InVain
 from opbench.models.limits import Limits, Outcome
 from opbench.models.listing import served_models
 from opbench.models.registry import Spec
@@ -53,6 +54,8 @@ class ClientStats:
     """Seconds between attempts, summed over requests."""
     answered_as: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """By registry name: the model names that replies carried. Another name than the asked one may be another model."""
+    in_vain: InVain = field(default_factory=InVain)
+    """Calls that failed for good since the last answer."""
 
 
 class Endpoint:
@@ -82,6 +85,8 @@ class Endpoint:
         self.streams = True
         """Whether it hasn't refused to stream so far."""
         self._key = key
+        # A model and an embedder may have the same name.
+        self._who = f"{type(spec).__name__} {spec.name}"
         self._stats = stats
         self._embedded = embedded
         self._on_retry = on_retry
@@ -152,9 +157,13 @@ class Endpoint:
                     raise failure
 
         try:
-            return await persist(self.spec, attempt, self._before_wait), sent
+            value = await persist(self.spec, attempt, self._before_wait)
         except Failure as failure:
-            raise self.error(failure, sent) from None
+            error = self.error(failure, sent)
+            self._stats.in_vain.failed(self._who, error)
+            raise error from None
+        self._stats.in_vain.answered(self._who)
+        return value, sent
 
     def error(self, failure: Failure, sent: int) -> ModelError:
         """The error for people, without the key, after so many requests."""

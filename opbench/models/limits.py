@@ -39,9 +39,10 @@ _LISTENS_FIRST = 32
 _LISTENS_EVERY = 16
 #: How much earlier evidence weighs, and how much of it blames the number of requests at a time.
 _FADES = 0.9
-_FASTER = 2.0
 _CROWDED = 1.0
 _PERHAPS_CROWDED = 0.3
+#: The pace grows so many times in each step in which refusals stay as rare as they were.
+_DOUBLED = 2.0
 
 
 class Permit:
@@ -279,8 +280,8 @@ class Limits:
             self._listen(headers)
         if answered:
             if self._sporadic.trying and self._sporadic.answered(permit._number, self._sent):
-                self._requests.ease(now, _FASTER)
-                self._tokens.ease(now, _FASTER)
+                self._requests.ease(now, _DOUBLED)
+                self._tokens.ease(now, _DOUBLED)
             if permit._number == self._alone_number and self._held_until == self._alone_until:
                 self._held_until = now
             self._hold_s = _FIRST_HOLD_S
@@ -341,6 +342,7 @@ class Limits:
         self._cut_at = self._sent
         self._alone_s = min(max(3 * seconds, _LEAST_ALONE_S), _MOST_ALONE_S)
         self._alone = True
+        # A first refusal or two may be chance; once there is a learnt limit, it is more likely that.
         if limited and (cause == "limit" or min(self._requests.learnt, self._tokens.learnt) < math.inf):
             self._learn(permit, headers, wait_s, now)
         if wait_s is None:

@@ -66,7 +66,7 @@ class Sporadic:
         """Lately: refusals, and requests of which they were."""
         self._at = 0.0
         self._number = self._last = self._before = 0
-        """The last refused request, and the last that was sent before that was heard."""
+        """The request last refused, and the last one sent before that was heard; `_before`: the same, a refusal ago."""
         self._followed = self._alone = 0
         self._bearable = 0.0
         """Share of refusals up to which they are sporadic."""
@@ -86,7 +86,7 @@ class Sporadic:
         return True
 
     def refused(self, number: int, sent: int, now: float, wait_s: float | None, *, alone: bool) -> Cause:
-        """The request of that number, sent alone after a pause or not, was refused, and the endpoint asks to wait: why."""
+        """Why that request was refused: it was sent alone after a pause or not, and the endpoint asks to wait."""
         # Counted by what was sent, since refusals are heard sooner than answers.
         requests = max(number - self._last, 0)
         if self.trying:
@@ -105,7 +105,7 @@ class Sporadic:
         left = 0.5 ** ((now - self._at) / _FADES_S)
         self._at = now
         self._requests = self._requests * left + requests
-        # When one that goes alone is refused too, the endpoint is full.
+        # When what goes alone is refused too, twice, the endpoint is full.
         self._refusals = max(self._refusals * left + (-1 if alone else 1), 0.0)
         self._alone = self._alone + 1 if alone else 0
         if self._alone > 1 or now < self._not_before or (wait_s is not None and wait_s > _MINUTES_S):
@@ -121,12 +121,15 @@ class Sporadic:
         return "chance"
 
     def followed(self, number: int) -> bool:
-        """A request was refused too that was sent after the refused one, before that was heard: whether so many of
-        these were that it is a limit, told once."""
+        """A request was refused too that was sent before the last refusal was heard: whether so many were that it is
+        a limit. Told once."""
         if number <= self._before:
             return False
         before = self._followed
         self._followed += 1
         since = self._last - self._number
         enough = max(1, min(since, 2), since * _FULL)
-        return before < enough <= self._followed
+        if before < enough <= self._followed:
+            self._refusals = self._requests = 0.0
+            return True
+        return False

@@ -54,6 +54,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
     tools = make_tools(store, prepared, concurrency, failures, of=part.of)
     meter = Meter(prepared, tools.calls.stats, 0.0)
     budget = part.budget_usd
+    in_vain = prepared.client.stats.in_vain
 
     def stats() -> dict[str, Any]:
         client = prepared.client.stats
@@ -67,6 +68,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
             "answered_as": {name: sorted(names) for name, names in client.answered_as.items()},
             "halted": engine.halted,
             "unpriced": next(iter(tools.calls.stats.unpriced), None),
+            "in_vain": in_vain.reason_to_halt(),
         }
 
     engine = Engine(
@@ -78,7 +80,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
         on_progress=lambda progress: None,
         stats=stats,
         worker=worker,
-        reason_to_halt=lambda: None if budget is None else meter.reason_to_halt(budget),
+        reason_to_halt=lambda: (budget and meter.reason_to_halt(budget)) or in_vain.reason_to_halt(),
         scores_users=False,
         concurrency=part.concurrency,
     )

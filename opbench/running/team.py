@@ -118,6 +118,8 @@ class Team:
         self._unpriced = ""
         """A model whose calls have no known cost, with a budget to be kept."""
         self._share_is_spent = False
+        self._in_vain = ""
+        """Why asking on makes no sense, as the first member says that saw it."""
         self._scored_at = time.time()
         self.reason: str | None = None
         """Why the work ended before it was done; None when it was done, or people stopped it."""
@@ -161,8 +163,7 @@ class Team:
         """Ask all members to finish what is in flight and end."""
         if not self._asked_to_stop:
             self._asked_to_stop = True
-            for seat in self._at_work():
-                seat.member.stop()  # type: ignore[union-attr]
+            self._end_members()
 
     def close(self) -> None:
         """End what is left of the members at once."""
@@ -190,6 +191,10 @@ class Team:
         return self._sums().answered_as
 
     # --- members ---------------------------------------------------------------------------------------------------
+
+    def _end_members(self) -> None:
+        for seat in self._at_work():
+            seat.member.stop()  # type: ignore[union-attr]
 
     def _at_work(self) -> list[_Seat]:
         return [seat for seat in self._seats if seat.member is not None]
@@ -222,13 +227,17 @@ class Team:
             await self._store.in_thread(leases.take_away, self._store, self._run_id, row.id)
         seat.member, seat.row = None, None
         self._unpriced = stats.get("unpriced") or self._unpriced
-        self._share_is_spent = self._share_is_spent or bool(stats.get("halted"))
+        in_vain = stats.get("in_vain") if stats.get("halted") else None
+        if in_vain:
+            self._in_vain = self._in_vain or in_vain
+            self._end_members()
+        self._share_is_spent = self._share_is_spent or bool(stats.get("halted") and not in_vain)
         if said:
             self._last_death = said
             seat.deaths += 1
             seat.idle_deaths = 0 if stats.get("done") else seat.idle_deaths + 1
         left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
-        if not left or self._asked_to_stop or (stats.get("halted") and stats.get("unpriced")):
+        if not left or self._asked_to_stop or self._in_vain or (stats.get("halted") and stats.get("unpriced")):
             if said:
                 self._on_news(said)
             return
@@ -303,6 +312,8 @@ class Team:
             return connection.scalar(select(s.runs.c.request).where(s.runs.c.id == self._run_id)) == "stop"
 
     def _why(self) -> str:
+        if self._in_vain:
+            return self._in_vain
         if self._budget is not None:
             if self._unpriced:
                 return unpriced(self._unpriced, self._budget)

@@ -134,7 +134,8 @@ async def execute(
     def reason_to_halt() -> str | None:
         if team is not None and team.reason is not None:
             return team.reason
-        return None if budget_usd is None else meter.reason_to_halt(budget_usd)
+        spent = None if budget_usd is None else meter.reason_to_halt(budget_usd)
+        return spent or prepared.client.stats.in_vain.reason_to_halt()
 
     engine = Engine(
         store,

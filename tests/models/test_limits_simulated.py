@@ -181,6 +181,51 @@ def test_headers_that_lie(lies: Mapping[str, str]) -> None:
     assert refused <= 0.02
 
 
+@pytest.mark.parametrize(
+    ("refused_share", "wait_s", "outcome"),
+    [
+        *((share, wait, "rate_limit") for share in (0.002, 0.01, 0.03, 0.1) for wait in (None, 1.0)),
+        (0.01, 0.05, "rate_limit"),
+        (0.03, 5.0, "rate_limit"),
+        (0.03, 1.0, "server"),
+    ],
+)
+def test_refusals_that_come_by_chance_hold_up_only_who_is_refused(
+    refused_share: float, wait_s: float | None, outcome: Outcome
+) -> None:
+    chance = random.Random(1)
+    answered = 0
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        limits = Limits(32)
+
+        async def worker() -> None:
+            nonlocal answered
+            while loop.time() < 180:
+                async with limits.permit(100) as permit:
+                    began = loop.time()
+                    refused = chance.random() < refused_share
+                    await asyncio.sleep(0.04 if refused else chance.uniform(0.3, 0.6))
+                    permit.over(
+                        outcome if refused else "answered",
+                        seconds=loop.time() - began,
+                        tokens=None if refused else 100,
+                        headers={},
+                        wait_s=wait_s if refused else None,
+                    )
+                answered += not refused and 30 <= loop.time() < 180
+                if refused:
+                    await asyncio.sleep(wait_s or 1)
+
+        await asyncio.gather(*(worker() for _ in range(32)))
+
+    virtual_time(main())
+    # 0.45 s for an answer, and 0.04 s and the pause for each refusal before it.
+    best = 32 * 150 / (0.45 + refused_share / (1 - refused_share) * (0.04 + (wait_s or 1)))
+    assert answered >= (0.6 if wait_s and wait_s >= 1 else 0.8) * best
+
+
 @dataclass
 class Endpoint:
     """Answers after a time that depends on how many ask at once."""

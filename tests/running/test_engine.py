@@ -12,11 +12,13 @@ import pytest
 from sqlalchemy import Connection, select
 
 from opbench.errors import LeaseLost, StoreError
+from opbench.running import engine
 from opbench.running.engine import Engine, Progress
 from opbench.running.jobs import Job
 from opbench.store import schema as s
 from opbench.store.claims import new_worker
 from opbench.store.database import Store, open_store
+from opbench.store.writing import FinishedRecord, save_records
 from opbench.study import Configuration
 from opbench.types import Instance
 from tests.running.test_pipeline import Bench, Model
@@ -191,3 +193,56 @@ async def test_a_judge_is_asked_again_in_the_same_transaction_as_the_lease(store
     with store.begin() as connection:
         # "An answer." has ten letters; the judge gives a hundredth for each.
         assert connection.execute(select(s.scores.c.value, s.scores.c.reason)).one() == (0.1, None)
+
+
+def writings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each transaction held, in their order."""
+    found: list[int] = []
+
+    def counted(store: Store, run_id: str, records: Sequence[FinishedRecord], held: Any = None) -> None:
+        found.append(len(records))
+        save_records(store, run_id, records, held)
+
+    monkeypatch.setattr(engine, "save_records", counted)
+    return found
+
+
+async def test_records_that_finish_together_are_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_GATHERS_S", 60.0)
+    bench = Bench(store, Model())
+    jobs, found = jobs_of(bench, bench.corpus.op[:9]), writings(monkeypatch)
+    progress = await engine_of(bench, concurrency=8).run(Shards(store, [jobs]))
+    assert progress.done == sum(found) == 9
+    assert found[0] >= 4, "half of those that may be under way press; the last ones don't wait for more"
+
+
+async def test_a_record_waits_for_no_other_where_one_is_made_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_GATHERS_S", 60.0)
+    bench = Bench(store, Model())
+    found = writings(monkeypatch)
+    await engine_of(bench, concurrency=1).run(Shards(store, [jobs_of(bench, bench.corpus.op[:4])]))
+    assert sum(found) == 4
+    assert max(found) <= 2, "one that is written, and one that waits"
+
+
+class OneByOne(Shards):
+    """The next shard comes when the one before it is written."""
+
+    async def take(self) -> Sequence[Job]:
+        shard = await super().take()
+        self.free.clear()
+        return shard
+
+    async def committed(self, jobs: Sequence[Job]) -> None:
+        await super().committed(jobs)
+        self.free.set()
+
+
+async def test_a_lone_record_is_written_soon(store: Store) -> None:
+    bench = Bench(store, Model())
+    source = OneByOne(store, [[job] for job in jobs_of(bench, bench.corpus.op[:3])])
+    async with asyncio.timeout(20):
+        await engine_of(bench, concurrency=8).run(source)
+    assert len(source.told) == 3

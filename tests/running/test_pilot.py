@@ -100,6 +100,7 @@ async def test_after_a_pilot_the_quote_rests_on_it(home: Path) -> None:
         assert all(line.measured for line in found.lines)
         assert {line.stage for line in found.lines if line.mitigation == "none"} == {"response", "judge"}
         assert found.calls <= found.calls_naive
+        assert found.calls + sum(each.calls for each in found.saved) == found.calls_naive, "as people add it up"
         for name in ("prompt_tokens", "completion_tokens", "cost_usd", "seconds"):
             low, high = found.ranges[name]
             assert 0 <= low <= getattr(found, name) <= high

@@ -18,7 +18,7 @@ from opbench.models.in_vain import InVain
 from opbench.models.limits import Limits, Outcome
 from opbench.models.listing import served_models
 from opbench.models.registry import Spec
-from opbench.models.replicas import Replicas, Server
+from opbench.models.replicas import Replicas, Server, stray
 from opbench.models.retrying import persist
 from opbench.models.transport import Transport
 from opbench.models.waiting import waited
@@ -144,8 +144,8 @@ class Endpoint:
                         failure.server = addresses.shown(server.base_url)
                         self._replicas.failed(server, failure, began)
                         tried.append(server)
-                        if (failure.kind == "connection" or failure.unreached) and len(tried) < len(self.spec.servers):
-                            # Another server can answer at once; that this one is gone says nothing of the limits.
+                        if stray(failure) and len(tried) < len(self.spec.servers):
+                            # Another server can answer at once; what is wrong with this one says nothing of the limits.
                             continue
                     permit.over(
                         _OUTCOMES.get(failure.kind, "other"),

@@ -60,11 +60,16 @@ class Replicas:
         return free[0] if len(free) == 1 else max(free, key=lambda server: _rank(server, beginning))
 
     def failed(self, server: Server, failure: Failure, began: float) -> None:
-        """Leave the server out for a while, when it is gone, unable, or hangs: a request that began at `began` had no
-        answer in time, and no other had one since."""
-        gone = failure.unreached or failure.kind in ("connection", "server")
-        if gone or (failure.kind == "timeout" and server.answered_at < began):
+        """Leave the server out for a while, when it is gone, unable, not one of this model, or hangs: a request that
+        began at `began` had no answer in time, and no other had one since."""
+        if stray(failure) or failure.kind == "server" or (failure.kind == "timeout" and server.answered_at < began):
             server.rest(self._clock())
+
+
+def stray(failure: Failure) -> bool:
+    """Whether the server is none of this model's, or not there: another one may answer the same request at once. One
+    that refuses is the least busy of all, and would draw every request."""
+    return failure.unreached or failure.kind in ("connection", "not_found", "auth")
 
 
 def _rank(server: Server, beginning: str) -> bytes:

@@ -13,6 +13,9 @@ KEY_LIKE = re.compile(
     rf"[^\s(]*\*{{3,}}\S*?{END}|\b(sk|gsk|rk|pk|hf|xai)[-_][\w-]{{8,}}|\bAIza[\w-]{{10,}}|\bBearer\s+\S+?{END}"
 )
 _SECRET_NAME = re.compile(r"(^|_)(api_?key|key|secret|password|passwd|credentials?|authorization|(auth|access)_token)$")
+#: A field named `key` may be a musical one, and `hf-adapter-2` a model's name: no word of theirs is so long. What is
+#: hidden for nothing would let two models pass for one.
+_LONG = re.compile(r"\S{16,}")
 HIDDEN = "[key]"
 
 
@@ -21,12 +24,21 @@ def without_keys(value: Any) -> Any:
     answers, and mustn't be in hashes' sources, stores and exports."""
     if isinstance(value, dict):
         return {
-            name: HIDDEN if isinstance(each, str) and _SECRET_NAME.search(name.lower()) else without_keys(each)
+            name: HIDDEN if isinstance(each, str) and _is_secret(name.lower(), each) else without_keys(each)
             for name, each in value.items()
         }
     if isinstance(value, list):
         return [without_keys(each) for each in value]
-    return KEY_LIKE.sub(HIDDEN, value) if isinstance(value, str) else value
+    return KEY_LIKE.sub(_if_long, value) if isinstance(value, str) else value
+
+
+def _is_secret(name: str, value: str) -> bool:
+    found = _SECRET_NAME.search(name)
+    return found is not None and (found[2] != "key" or _LONG.search(value) is not None)
+
+
+def _if_long(found: re.Match[str]) -> str:
+    return HIDDEN if _LONG.search(found[0]) else found[0]
 
 
 class KeylessFormatter(logging.Formatter):

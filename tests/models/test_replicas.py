@@ -97,9 +97,23 @@ async def test_an_error_names_the_server_that_made_it(client_of: Callable[..., M
         async with client_of(first, second) as client:
             with pytest.raises(ModelError) as caught:
                 await client.complete(chat("Who are you?"))
-    asked = first if first.ledger.total else second
-    assert (first.ledger.total, second.ledger.total) in ((1, 0), (0, 1))
-    assert f"{asked.url} knows no 'scripted'" in str(caught.value)
+    assert (first.ledger.total, second.ledger.total) == (1, 1)
+    assert caught.value.attempts == 2
+    assert sum(f"{each.url} knows no 'scripted'" in str(caught.value) for each in (first, second)) == 1
+
+
+@pytest.mark.parametrize("refusal", ["not_found", "unauthorized"])
+async def test_a_server_of_another_model_or_key_doesnt_draw_the_requests(
+    client_of: Callable[..., ModelClient], refusal: Any
+) -> None:
+    """It answers at once, so it is always the least busy."""
+    with ScriptedEndpoint(faults={refusal: 1.0}) as stranger, ScriptedEndpoint(latency_s=0.02) as right:
+        async with client_of(stranger, right, concurrency=4) as client:
+            results = await asyncio.gather(*(client.complete(chat(f"number {n}")) for n in range(40)))
+    assert len(results) == 40
+    assert right.ledger.answered.total() == 40
+    # Until its first refusal is there it may have got its share of the four under way.
+    assert 1 <= stranger.ledger.total <= 4
 
 
 async def test_embeddings_are_spread_too(client_of: Callable[..., ModelClient]) -> None:
@@ -204,6 +218,8 @@ def test_a_request_that_was_tried_goes_elsewhere_and_all_resting_are_asked_all_t
     [
         ("server", True, True),
         ("connection", True, True),
+        ("not_found", True, True),
+        ("auth", True, True),
         ("timeout", True, False),
         ("timeout", False, True),
         ("rate_limit", False, False),

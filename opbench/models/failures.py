@@ -210,7 +210,7 @@ def scrub(text: str, key: str | None) -> str:
 def explain(spec: Spec, failure: Failure, attempts: int) -> str:
     """The line for people: which model, what happened, what mends it."""
     url = failure.server or spec.shown_url
-    start = f"opbench serve {spec.name}" if isinstance(spec, ModelSpec) and spec.vllm else None
+    start = spec.start if isinstance(spec, ModelSpec) else None
     tries = "" if attempts == 1 else f" after {attempts} attempts"
     said = failure.detail
     match failure.kind:

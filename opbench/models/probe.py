@@ -100,7 +100,7 @@ def _matches(entry: dict[str, Any], served: str) -> bool:
 
 
 def _start(spec: ModelSpec | EmbedderSpec) -> str:
-    return f", or start it: {spec.vllm}" if isinstance(spec, ModelSpec) and spec.vllm else ""
+    return f", or start it: {spec.start}" if isinstance(spec, ModelSpec) and spec.start else ""
 
 
 def _since(began: float) -> float:

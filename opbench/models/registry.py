@@ -127,6 +127,11 @@ class ModelSpec(Spec):
     """Whether the endpoint enforces `response_format` of type `json_schema`: memory systems' extractions then ask for
     their shape. No part of the identity: it changes requests, not what a request is answered with."""
 
+    @property
+    def start(self) -> str | None:
+        """The command of ours that starts its server; None when we can't."""
+        return f"opbench serve {self.name}" if self.vllm else None
+
     def _embedded_identity(self) -> dict[str, str]:
         from opbench.models.embedded import identity
 

@@ -56,9 +56,9 @@ def show_notes(registry: Registry, names: list[str]) -> None:
         spec = registry.models[name]
         if spec.note:
             st.caption(f"**{parts.plain(spec.label)}**: {parts.plain(spec.note)}")
-        if spec.vllm:
+        if spec.start:
             st.caption(f"**{parts.plain(spec.label)}** is asked at {parts.plain(spec.shown_url)}. To serve it there:")
-            parts.code(spec.vllm, "bash")
+            parts.code(spec.start, "bash")
 
 
 def offer_to_ask(registry: Registry, names: list[str]) -> None:

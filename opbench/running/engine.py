@@ -27,9 +27,9 @@ from opbench.running.ingestion import Standing
 from opbench.running.interpreter import collecting_seldom
 from opbench.running.jobs import Job, JobSource
 from opbench.running.pipeline import Pipeline
-from opbench.running.repetition import Embed, embed_missing, score_users
+from opbench.running.repetition import Embed, embed_missing, newest_vectors, score_users
 from opbench.running.trace import Trace
-from opbench.running.vectors import SharedVectors
+from opbench.running.vectors import KEPT, SharedVectors
 from opbench.store import schema as s
 from opbench.store.database import Store
 from opbench.store.writing import (
@@ -206,6 +206,9 @@ class Engine:
                 await _all_or_first_error(workers, guard=[writing, beating])
                 if not progress.done:  # else a team has done its work by now
                     progress.started = time.monotonic()
+            if source.finished and source.to_do:
+                known = await self._store.in_thread(newest_vectors, self._store, self._run_id, self._embedder, KEPT)
+                self._vectors.know(known)
             queue = _Jobs(source, self._stop)
             workers = [
                 asyncio.create_task(self._work(queue, progress)) for _ in range(min(self._concurrency, source.to_do))

@@ -98,6 +98,24 @@ def _configurations(store: Store, run_id: str) -> list[int]:
         return list(connection.scalars(query.order_by(s.configurations.c.id)))
 
 
+def newest_vectors(store: Store, run_id: str, embedder: str, limit: int) -> list[tuple[str, np.ndarray]]:
+    """(what a reader sees of the response, its vector) of the run's last records that have one, oldest first.
+
+    Raises:
+        StoreError: the store can't be read.
+    """
+    query = (
+        select(s.records.c.response, s.embeddings.c.vector)
+        .join(s.embeddings, s.embeddings.c.record_id == s.records.c.id)
+        .where(s.records.c.run_id == run_id, s.embeddings.c.embedder == embedder)
+        .order_by(s.records.c.id.desc())
+        .limit(limit)
+    )
+    with store.begin() as connection:
+        rows = connection.execute(query).all()
+    return [(strip_thinking(row.response), np.frombuffer(row.vector, dtype="<f4")) for row in reversed(rows)]
+
+
 def _without_vector(store: Store, run_id: str, embedder: str) -> list[int]:
     """Ids of the records that are done and have no vector."""
     of_questions = list(_instances(store, run_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,13 @@ class SharedVectors:
     def __init__(self, embed: Callable[[Sequence[str]], Awaitable[np.ndarray]]) -> None:
         self._embed = embed
         self._known: OrderedDict[str, asyncio.Future[np.ndarray]] = OrderedDict()
+
+    def know(self, found: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Take over (text, vector) pairs of an earlier execution."""
+        for text, vector in found:
+            known: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
+            known.set_result(vector)
+            self._known[text] = known
 
     async def of(self, text: str) -> np.ndarray:
         """The text's vector, float32 of shape (d,), L2-normalised.

@@ -62,3 +62,12 @@ async def test_old_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("a", "bb", "a", "ccc", "a", "bb"):
         await shared.of(text)
     assert embedder.asked == ["a", "bb", "ccc", "bb"], "the one that was asked for longest ago goes first"
+
+
+async def test_what_an_earlier_execution_embedded_is_not_asked_for_again() -> None:
+    async def embed(texts: Sequence[str]) -> np.ndarray:
+        raise AssertionError(f"asked for {texts}")
+
+    vectors = SharedVectors(embed)
+    vectors.know([("a walk", np.array([0.6, 0.8], dtype=np.float32))])
+    assert (await vectors.of("a walk")).tolist() == pytest.approx([0.6, 0.8])

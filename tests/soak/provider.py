@@ -123,7 +123,8 @@ class Provider:
         assert self.server is not None
         self.server.close()
         for connection in list(self.connections):
-            connection.transport.abort()
+            # Closed and not aborted: what it counts as answered goes out.
+            connection.transport.close()
         await asyncio.sleep(seconds)
         await self.listen()
 

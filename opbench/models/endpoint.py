@@ -57,6 +57,10 @@ class ClientStats:
     in_vain: InVain = field(default_factory=InVain)
     """Calls that failed for good since the last answer."""
 
+    def shown(self) -> dict[str, Any]:
+        """What a worker's row in the store shows of it; JSON values."""
+        return {"requests": self.requests, "retries": dict(self.retries), "waited_s": round(self.waited_s, 1)}
+
 
 class Endpoint:
     """Belongs to one event loop; close it with `aclose`."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from mitigations.base import Memory
 from opbench.errors import LeaseLost, ModelError, StoreError
@@ -319,7 +319,7 @@ class Engine:
             if not finished:
                 return
             jobs = [each.job for each in finished]
-            await self._in_writer(self._save, finished, partial(_held, source, jobs))
+            await self._in_writer(self._save, finished, partial(source.held, jobs=jobs))
             for each in finished:
                 self._waiting.release()
                 self._book(each, progress)
@@ -389,10 +389,6 @@ class Engine:
         else:
             self._go.set()
         self._on_progress(progress)
-
-
-def _held(source: JobSource, jobs: Sequence[Job], connection: Connection) -> None:
-    source.held(connection, jobs)
 
 
 async def _all_or_first_error(tasks: list[asyncio.Task[None]], guard: list[asyncio.Task[None]]) -> None:

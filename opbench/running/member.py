@@ -60,9 +60,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
         client = prepared.client.stats
         return {
             "member": part.number,
-            "requests": client.requests,
-            "retries": dict(client.retries),
-            "waited_s": round(client.waited_s, 1),
+            **client.shown(),
             "spent_usd": meter.spent_usd,
             "embeddings_usd": meter.embeddings_usd,
             "answered_as": {name: sorted(names) for name, names in client.answered_as.items()},

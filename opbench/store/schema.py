@@ -344,3 +344,242 @@ attention = Table(
     Column("weights", LargeBinary, nullable=False),
     Column("made_at", Float, nullable=False),
 )
+
+#: Benchmarks made from histories (`opbench.construction`): what was asked for, and who is at work on it.
+builds = Table(
+    "builds",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False),
+    # `opbench.construction.spec.BuildSpec`, and the digests of data, prompts and models that it rests on.
+    Column("spec", JSON, nullable=False),
+    Column("provenance", JSON, nullable=False),
+    Column("maker", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    # go or stop: what people asked of it.
+    Column("request", String(16), nullable=False),
+    # Why the last start ended before its work did: a sentence; null when it didn't.
+    Column("halted", Text),
+    # The process at work, and its last sign of life (Unix seconds); null when there is none.
+    Column("worker", String(64)),
+    Column("heartbeat_at", Float),
+)
+
+#: What one piece of a build's work gave: a profile, a topic's questions, a check. A piece that is here is done.
+build_units = Table(
+    "build_units",
+    metadata,
+    Column("build_id", ForeignKey("builds.id", ondelete="CASCADE"), primary_key=True),
+    # stage/user/what/n, e.g. tasks/sample-1/Mara/baiting/1
+    Column("unit", String(300), primary_key=True),
+    Column("stage", String(16), nullable=False),
+    Column("user_id", String(200), nullable=False),
+    # done or failed; `reason` says why it failed.
+    Column("status", String(8), nullable=False),
+    Column("reason", Text),
+    Column("output", JSON),
+    # extractor, generator, similarity, checker, embedder; and the model that had the role.
+    Column("role", String(16), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("prompt_sha256", String(64), nullable=False),
+    # Keys in the call store, in order; a second one is the repair.
+    Column("calls", JSON, nullable=False),
+    Column("repaired", Boolean, nullable=False),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("cost_usd", Float),
+    Column("duration_ms", Float),
+    Column("made_at", Float, nullable=False),
+)
+
+#: Candidate questions of a build, the dropped ones with their reasons.
+candidates = Table(
+    "candidates",
+    metadata,
+    Column("build_id", ForeignKey("builds.id", ondelete="CASCADE"), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("unit", String(300), nullable=False),
+    Column("user_id", String(200), nullable=False),
+    # One of OP_SUBTYPES; `kind` is baiting's or memory-level's finer type.
+    Column("subtype", String(32), nullable=False),
+    Column("kind", String(40)),
+    Column("topic", Text),
+    Column("subtopic", Text),
+    Column("question", Text, nullable=False),
+    Column("explanation", Text),
+    # Memory-level: the observation that the question falsifies, and the ids of the turns that it rests on.
+    Column("falsifies", Text),
+    Column("evidence", JSON, nullable=False),
+    Column("generator", Text, nullable=False),
+    Column("prompt_sha256", String(64), nullable=False),
+    # candidate (not filtered yet), kept, dropped (by a filter), accepted, rejected (by people).
+    Column("state", String(16), nullable=False),
+    # Which filter or review decided, and why: a sentence, and what it rests on.
+    Column("decided_by", String(40)),
+    Column("reason", Text),
+    Column("details", JSON),
+    Index("ix_candidates_state", "build_id", "state", "subtype"),
+)
+
+#: Reviews: people look at pairs of responses of a run (paper, A.3).
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False),
+    # What it was made from; the run may be deleted, its texts are copied into the items.
+    Column("run_id", String(64), nullable=False),
+    Column("build_id", String(32)),
+    # `opbench.review.spec.ReviewSpec`.
+    Column("spec", JSON, nullable=False),
+    Column("maker", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("closed_at", Float),
+)
+
+review_items = Table(
+    "review_items",
+    metadata,
+    Column("review_id", ForeignKey("reviews.id", ondelete="CASCADE"), primary_key=True),
+    # The instance's id.
+    Column("item", String(200), primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("user_id", String(200), nullable=False),
+    Column("subtype", String(32), nullable=False),
+    # The candidate of the build that it came from.
+    Column("candidate", String(64)),
+    # `opbench.review.spec.Content`: profile, memories, question, both responses.
+    Column("content", JSON, nullable=False),
+    # A spot check's known verdict; null for an item that isn't one.
+    Column("known", String(16)),
+)
+
+reviewers = Table(
+    "reviewers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("review_id", ForeignKey("reviews.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    # reviewer or senior (adjudicates)
+    Column("role", String(16), nullable=False),
+    # SHA-256 (hex) of the personal link's secret, or the name of who signs in: one of them.
+    Column("link_sha256", String(64), unique=True),
+    Column("sign_in", Text),
+    Column("joined_at", Float, nullable=False),
+    Column("left_at", Float),
+    UniqueConstraint("review_id", "name"),
+)
+
+#: Who has which item in hand. One that was released is somebody else's to answer.
+review_assignments = Table(
+    "review_assignments",
+    metadata,
+    Column("review_id", ForeignKey("reviews.id", ondelete="CASCADE"), primary_key=True),
+    Column("item", String(200), primary_key=True),
+    Column("reviewer_id", ForeignKey("reviewers.id", ondelete="CASCADE"), primary_key=True),
+    # Of the two (or more) independent places of an item, which one: two people can't take the same.
+    Column("place", Integer, nullable=False),
+    Column("assigned_at", Float, nullable=False),
+    Column("released_at", Float),
+    Index(
+        "uq_review_assignments_place",
+        "review_id",
+        "item",
+        "place",
+        unique=True,
+        sqlite_where=text("released_at IS NULL"),
+        postgresql_where=text("released_at IS NULL"),
+    ),
+)
+
+#: What reviewers said: only added to. A reviewer's newest entry for an item counts; one without verdict takes back.
+review_answers = Table(
+    "review_answers",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("review_id", ForeignKey("reviews.id", ondelete="CASCADE"), nullable=False),
+    Column("item", String(200), nullable=False),
+    Column("reviewer_id", ForeignKey("reviewers.id", ondelete="CASCADE"), nullable=False),
+    # base, memory, neither, both: which is over-personalised.
+    Column("verdict", String(16)),
+    # 0 to 1, higher is less over-personalised; null when not given.
+    Column("base_score", Float),
+    Column("memory_score", Float),
+    Column("comment", Text, nullable=False),
+    Column("flagged", Boolean, nullable=False),
+    # Which response stood as A: base or memory.
+    Column("first", String(8), nullable=False),
+    # From showing to answering, without the time that the page was hidden.
+    Column("seconds", Float),
+    # Made by the page for each showing, so that the same press that arrives twice is one entry.
+    Column("press", String(64), nullable=False, unique=True),
+    Column("made_at", Float, nullable=False),
+    Index("ix_review_answers_item", "review_id", "item"),
+)
+
+#: Responses with people's scores that don't come from a run of this store: a CSV, or the paper's cases.
+response_sets = Table(
+    "response_sets",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", Text, nullable=False),
+    # kind (csv, published, review) and what tells where it is from: file name, sha256.
+    Column("source", JSON, nullable=False),
+    Column("maker", Text, nullable=False),
+    Column("made_at", Float, nullable=False),
+)
+
+response_set_items = Table(
+    "response_set_items",
+    metadata,
+    Column("set_id", ForeignKey("response_sets.id", ondelete="CASCADE"), primary_key=True),
+    Column("item", String(300), primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("user_id", String(200), nullable=False),
+    Column("subtype", String(32), nullable=False),
+    # `opbench.calibration.spec.Response`
+    Column("content", JSON, nullable=False),
+    # [[rater, value], …], values from 0 to 1
+    Column("human", JSON, nullable=False),
+)
+
+#: A judge (name × prompt pack × repeats) over a set of responses or over a run's records, made later than these.
+judgings = Table(
+    "judgings",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("set_id", ForeignKey("response_sets.id", ondelete="CASCADE")),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE")),
+    # offline, random, or the model's name; and the label that tells it from others: name · pack.
+    Column("judge", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    # All that determines its numbers (Judge.provenance, pack, temperature); its digest makes judgings of one judge meet.
+    Column("provenance", JSON, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("repeats", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("ix_judgings_of", "set_id", "run_id"),
+)
+
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("judging_id", ForeignKey("judgings.id", ondelete="CASCADE"), primary_key=True),
+    # Of a set: the item. Of a run: the configuration's id and the instance's, with a bar between.
+    Column("item", String(300), primary_key=True),
+    Column("repeat", Integer, primary_key=True),
+    # SHA-256 (hex) of the response that was judged.
+    Column("response_sha256", String(64), nullable=False),
+    Column("value", Float),
+    Column("reason", Text),
+    Column("raw", Text),
+    # True when the judge's call failed in transport: asked again by the next start.
+    Column("retriable", Boolean, nullable=False),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("cost_usd", Float),
+    Column("duration_ms", Float),
+    Column("reused", Boolean),
+    Column("made_at", Float, nullable=False),
+)

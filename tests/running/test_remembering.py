@@ -20,15 +20,15 @@ SOON_S = 0.4
 
 
 class Store:
-    """Answers with its own name; `slow` never does, `broken` fails as a library does."""
+    """Answers with its own name; `slow` does only when it may, `broken` fails as a library does."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
 
     async def search(self, query: str, k: int) -> list[Memory]:
-        if self._name == "slow":
-            await asyncio.sleep(60)
+        while self._name == "slow" and not self._world.slow_may:
+            await asyncio.sleep(0.02)
         if self._name == "broken":
             raise KeyError("no such table")
         if self._name == "keyless":
@@ -49,6 +49,7 @@ class World:
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self.emptied = 0
+        self.slow_may = False
         self.threads: set[str] = set()
 
     async def open(self, name: str) -> Store:
@@ -116,11 +117,17 @@ def test_many_threads_share_one_opening(remembering: Remembering[str], world: Wo
 
 def test_a_slow_one_blocks_nobody_else(world: World) -> None:
     remembering = Remembering(world.open, idle_s=60, timeout_s=30)
-    waiting = threading.Thread(target=lambda: remembering.search(["slow"], "x", 1), daemon=True)
+    answers: list[str] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(remembering.search(["slow"], "x", 1)[0].memories[0].text), daemon=True
+    )
     waiting.start()
     until(lambda: world.opened["slow"])
     assert remembering.search(["a"], "x", 1)[0].memories[0].text == "a: x"
-    assert waiting.is_alive()
+    assert answers == []
+    world.slow_may = True
+    waiting.join(10)
+    assert answers == ["slow: x"]
     remembering.close()
 
 

@@ -79,7 +79,11 @@ def main() -> None:
     flags = sys.argv[1:]
     port = int(flags[flags.index("--port") + 1])
     told = {"flags": flags, "pid": os.getpid(), "environment": dict(os.environ)}
-    (Path(os.environ["SCRIPTED_FOLDER"]) / f"{port}.json").write_text(json.dumps(told))
+    # Whoever waits for the file reads it whole.
+    file = Path(os.environ["SCRIPTED_FOLDER"]) / f"{port}.json"
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(told))
+    part.replace(file)
     if os.environ.get("SCRIPTED") == DIES and port == int(os.environ["SCRIPTED_PORT"]):
         print(f"the key is {os.environ.get('VLLM_API_KEY')}\n{TRACEBACK}", flush=True)
         sys.exit(1)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 from sqlalchemy import func, select
 
 from opbench.store import schema as s
-from opbench.store.reading import run_ids, run_status
 from tests.soak.process import Starter
 from tests.soak.provider import Plan
 from tests.soak.world import World
+
+_COMPUTING_S, _LOOKING_S = 0.05, 0.1
 
 
 class Embedded(World):
@@ -40,9 +42,21 @@ def test_its_records_are_done_all_the_same(tmp_path: Path) -> None:
     with Embedded("embedded server", tmp_path, starter, Plan(), models=1) as world:
         store = world.open()
         process = world.start(concurrency=1)
-        world.wait_for(process, lambda: bool(run_ids(store)) and run_status(store, run_ids(store)[0]).done >= 1)
-        (state,) = world.home.glob("cache/embedded/*/state.json")
+        states = (world.home / "cache" / "embedded").glob
+        world.wait_for(process, lambda: any(states("*/state.json")))
+        (state,) = states("*/state.json")
         pid = int(json.loads(state.read_text())["pid"])
+
+        def one_is_done() -> bool:
+            # It computes for moments only: however quick it is, the study isn't over before somebody looks.
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(_COMPUTING_S)
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(_LOOKING_S)
+            return world.status().done >= 1
+
+        world.wait_for(process, one_is_done)
+        assert world.status().done < 8
         os.kill(pid, signal.SIGKILL)
         assert process.wait() == 0, process.said()
         status = world.status()

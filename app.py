@@ -37,6 +37,11 @@ chosen = st.navigation(
             page("studies", "Studies", "inventory_2"),
             page("memories", "Memories", "memory"),
         ],
+        "Benchmarks": [
+            page("build", "Build", "construction"),
+            page("review", "Review", "rate_review"),
+            page("judges", "Judges", "gavel"),
+        ],
         "Background": [
             page("overview", "Overview", "school"),
             page("audit", "Audit", "fact_check"),

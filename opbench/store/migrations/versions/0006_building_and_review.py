@@ -248,7 +248,6 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("released_at IS NULL"),
         postgresql_where=sa.text("released_at IS NULL"),
-        postgresql_where=sa.text("released_at IS NULL"),
     )
 
 

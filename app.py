@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.shared import access, view
+from pages.shared import access, review_link, view
 
 # Files of our own: a Material icon would be fetched from another host.
 ICON = Path(__file__).parent / "pages" / "shared" / "icon.svg"
@@ -48,7 +48,7 @@ chosen = st.navigation(
             page("data", "Data", "dataset"),
         ],
     },
-    position="sidebar" if access.may_read() else "hidden",
+    position="sidebar" if access.may_read() and not review_link.secret() else "hidden",
     expanded=True,
 )
 view.show(chosen)

@@ -69,6 +69,11 @@ class Settings(BaseSettings):
         return self.home / "memories"
 
     @property
+    def builds(self) -> Path:
+        """Folder of the questions that builds made, as runs read them; by build id."""
+        return self.home / "builds"
+
+    @property
     def fetched(self) -> Path:
         """Folder of the benchmark files that `opbench data fetch` downloads; same layout as `data`."""
         return self.home / "data"

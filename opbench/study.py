@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from opbench.types import LOCOMO_CATEGORIES, OP_SUBTYPES, Benchmark
 BASE = "base"
 NO_MITIGATION = "none"
 _LATER_FIELDS = ("exclude", "protocol")
+_DATA = re.compile(r"auto|sample|build:[0-9a-z]{1,32}:[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,8 +73,9 @@ class Study(BaseModel):
     protocol: Literal["uniform", "memos"] = "uniform"
     """How LoCoMo is asked and scored. `uniform`: one answer prompt and k memories in all, whatever the memory system.
     `memos`: as MemOS's evaluation does (docs/memory-systems.md), k memories of each speaker. OP-Bench knows one way."""
-    data: Literal["auto", "sample"] = "auto"
-    """`sample` takes the bundled sample whatever data there is."""
+    data: str = "auto"
+    """`sample` takes the bundled sample whatever data there is; `build:<id>:<digest>` the questions of a build
+    (`opbench build respond`)."""
     latency_probe: bool = False
     """Concurrency 1 and no reuse, so that latencies are those of an unloaded system (design rule 5)."""
 
@@ -80,6 +83,13 @@ class Study(BaseModel):
     @classmethod
     def _no_repeats(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(value))
+
+    @field_validator("data")
+    @classmethod
+    def _known_data(cls, value: str) -> str:
+        if not _DATA.fullmatch(value):
+            raise ValueError(f"'{value}' is none of auto, sample and build:<id>:<digest>")
+        return value
 
     @field_validator("subtypes")
     @classmethod

@@ -131,7 +131,7 @@ class Oddity:
 class Corpus:
     """Both benchmarks over one set of conversations, as loaded from one place.
 
-    `source` is `data`, `cache` or `sample`; `sha256` maps file names to digests of what was read.
+    `source` is `data`, `cache`, `sample` or `build`; `sha256` maps file names to digests of what was read.
     """
 
     source: str

@@ -143,6 +143,8 @@ class ScriptedEndpoint:
         """Whether answers tell their token counts."""
         self.retry_after = retry_after
         self.models = models
+        self.held: Callable[[], bool] | None = None
+        """Nothing is answered while it is true: a process is in the middle of its work then, however quick it is."""
         self.ledger = Ledger()
         self.url = ""
         self._port = port
@@ -254,6 +256,9 @@ class ScriptedEndpoint:
         try:
             if self.latency_s and not await self._owed(reader, self.latency_s):
                 return False
+            while self.held is not None and self.held():
+                if not await self._owed(reader, 0.02):
+                    return False
             if path.endswith("embeddings"):
                 answer = _embeddings(body)
             else:

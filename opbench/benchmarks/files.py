@@ -17,7 +17,7 @@ OP_FILE = "opbench/locomo10_overpersonalized.json"
 LOCOMO_FILE = "locomo/locomo10.json"
 SAMPLE = Path(__file__).parent / "sample"
 
-Source = Literal["data", "cache", "sample"]
+Source = Literal["data", "cache", "sample", "build"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ def find(where: Path | Literal["sample"] | None = None) -> DataFiles:
     if where == "sample":
         return _in_folder(SAMPLE, "sample", "the installation is damaged; install the package again")
     if where is not None:
-        source: Source = "cache" if where == settings().fetched else "data"
+        built = settings().builds in where.parents
+        source: Source = "build" if built else "cache" if where == settings().fetched else "data"
         return _in_folder(where, source, "name a folder that holds opbench/ and locomo/, or run `opbench data fetch`")
     if (data := settings().data) is not None:
         return _in_folder(data, "data", "correct OPBENCH_DATA, or unset it to use fetched data or the sample")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SourceKind = Literal["run", "review", "csv", "published", "traps"]
+SourceKind = Literal["run", "review", "csv", "published", "traps", "bias"]
 
 
 class Response(BaseModel):
@@ -26,6 +26,8 @@ class Response(BaseModel):
     facts: tuple[str, ...] = ()
     gold: str = ""
     explanation: str = ""
+    kind: str = ""
+    """What is done to an answer of a set that is made by rule: how it is wrong, where the fact stands."""
     pair: str = ""
     """What responses to the same question have in common: the cluster of an interval (paper, A.4.2: 100 queries with
     two responses each)."""

@@ -69,7 +69,9 @@ def run_command(
         str | None, typer.Option(help="The model that memory systems extract with; default the study's only one.")
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="How LoCoMo is asked and scored: uniform or memos.")] = None,
-    data: Annotated[str | None, typer.Option(help="auto, or sample for the bundled sample.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="auto, sample for the bundled sample, or build:ID:DIGEST (opbench build respond).")
+    ] = None,
     latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time, of all workers together.")] = 8,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the run (1).")] = None,

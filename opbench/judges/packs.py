@@ -3,6 +3,8 @@
 `own` stands beside this file and was written for this project from the paper's definitions (sections 3.2.1 and
 3.2.2). `official` are the public repository's four prompts (paper, figures 42-45), fetched with the data into
 `prompts/official/` of the data folder; LoCoMo's judge prompt comes from `own` unless that folder has `locomo.txt`.
+`brief` asks the same as `own` in a few lines, to see what a wording does to scores (`opbench judges`). A folder of
+one's own holds any of the prompts, as `<name>.txt`; what it lacks comes from `own`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from opbench.settings import settings
 OP_PROMPTS = ("irrelevance", "fact", "value", "memory")
 """Names of the prompts that make an `official` pack."""
 PROMPTS = (*OP_PROMPTS, "locomo")
-_OWN = Path(__file__).parent / "prompts" / "own"
+BUNDLED = ("own", "brief")
+"""Packs that come with the workbench."""
+_FOLDER = Path(__file__).parent / "prompts"
+_OWN = _FOLDER / "own"
 
 #: What a placeholder may be called, and what it is filled with. The public prompts use `question` and `response`.
 _PLACEHOLDERS = {
@@ -75,13 +80,15 @@ def official_folder(prompts_dir: Path | None = None) -> Path | None:
 
 
 def load_pack(pack: str = "auto", prompts_dir: Path | None = None) -> PromptPack:
-    """Loads a pack: `own`, `official`, or `auto` for the official one when it is there.
+    """Loads a pack: `own`, `brief`, `official`, `auto` for the official one when it is there, or a folder of one's own.
 
     Raises UsageError for an unknown pack or an official pack that isn't there, DataError for a prompt that can't be
     read or has a placeholder that nothing fills.
     """
+    if pack == "brief":
+        return PromptPack(pack, {name: _read(_FOLDER / pack / f"{name}.txt") for name in PROMPTS})
     if pack not in ("own", "official", "auto"):
-        raise UsageError(f"Unknown judge prompt pack '{pack}': use own, official or auto.")
+        return _from_folder(Path(pack))
     folder = official_folder(prompts_dir) if pack != "own" else None
     if folder is None:
         if pack == "official":
@@ -94,6 +101,26 @@ def load_pack(pack: str = "auto", prompts_dir: Path | None = None) -> PromptPack
     locomo = folder / "locomo.txt"
     texts["locomo"] = _read(locomo if locomo.is_file() else _OWN / "locomo.txt")
     return PromptPack("official", texts)
+
+
+def _from_folder(folder: Path) -> PromptPack:
+    """A folder's prompts; those that it lacks are `own`'s. Named `./` and its name, as no pack of ours is."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"Unknown judge prompt pack '{folder}': use own, brief, official, auto, or a folder that holds "
+            f"{', '.join(f'{name}.txt' for name in PROMPTS)}."
+        )
+    there = {file.stem: file for file in sorted(folder.glob("*.txt"))}
+    for name, file in there.items():
+        if name not in PROMPTS:
+            raise UsageError(
+                f"{file}: no judge asks by this name. Name it {', '.join(f'{each}.txt' for each in PROMPTS)}."
+            )
+    if not there:
+        raise UsageError(f"{folder}: no prompt in it. Write any of {', '.join(f'{name}.txt' for name in PROMPTS)}.")
+    return PromptPack(
+        f"./{folder.resolve().name}", {name: _read(there.get(name, _OWN / f"{name}.txt")) for name in PROMPTS}
+    )
 
 
 def _read(file: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from pydantic import SecretStr
 
-from opbench.benchmarks import load
+from opbench.benchmarks.built import corpus_of
 from opbench.errors import DataError, UsageError
 from opbench.gateway.vectors import VectorStore
 from opbench.memories.random import RandomMemories
@@ -193,7 +193,7 @@ class _ControlOf:
         if any(each.memory == kept.CONTROL for each in retrievals) or kept.CONTROL in study.memories:
             return
         try:
-            self._corpus = _corpus("sample" if study.data == "sample" else None, provenance.get("data"))
+            self._corpus = _corpus(study.data, provenance.get("data"))
         except (DataError, UsageError) as error:
             self.kind, self.note = "", f"No control of random memories: {error}"
             return
@@ -208,9 +208,9 @@ class _ControlOf:
         return tuple(found.text for found in await self._memories.search(user, question, self._k))
 
 
-def _corpus(where: Literal["sample"] | None, sha256: object) -> Corpus:
+def _corpus(data: str, sha256: object) -> Corpus:
     """Raises DataError when the data aren't here, UsageError when they aren't those of the run."""
-    corpus = load(where)
+    corpus = corpus_of(data)
     if corpus.sha256 != sha256:
         raise UsageError(
             "the data here aren't those that the run was made with (their digests differ). Set OPBENCH_DATA."

@@ -33,7 +33,9 @@ class ReviewSpec(_Part):
     """Of the order in which A and B stand, with item and reviewer, and of the items' order."""
     hours: float = Field(72.0, gt=0)
     """An item that somebody has in hand for longer goes back to the pool."""
-    guidance: str = ""
+    check_every: int = Field(10, ge=2, le=100)
+    """One item in so many that somebody is given is a spot check, as far as there are any."""
+    guidance: str = Field("", max_length=5000)
     """Shown to reviewers above the item; plain text."""
 
 
@@ -42,6 +44,8 @@ class ShownMemory(_Part):
     date: str = ""
     relevant: bool = False
     """Whether it bears on the question: it was retrieved for it."""
+    fact: bool = False
+    """Whether it is an observation on record, in the benchmark's words."""
 
 
 class Content(_Part):
@@ -54,6 +58,10 @@ class Content(_Part):
     topics: tuple[str, ...] = ()
     memories: tuple[ShownMemory, ...] = ()
     kind: str = ""
+    explanation: str = ""
+    """What a normal and an over-personalising answer would do; for judges, reviewers don't see it."""
+    context: tuple[str, ...] = ()
+    """The lines that the response with memory was made from, after post-processing; for judges."""
     base_sha256: str = ""
     memory_sha256: str = ""
 

@@ -18,6 +18,7 @@ from mitigations.registry import BrokenPlugin, UnknownMitigation
 from mitigations.registry import get as get_mitigation
 from opbench import __version__
 from opbench.benchmarks import load, select
+from opbench.benchmarks.built import corpus_of
 from opbench.benchmarks.exclusions import excluded
 from opbench.benchmarks.exclusions import get as exclusion_list
 from opbench.errors import UsageError
@@ -214,7 +215,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None, share: in
         UsageError: the study names something that doesn't exist.
         DataError: a benchmark file is damaged.
     """
-    corpus = load("sample" if study.data == "sample" else None)
+    corpus = corpus_of(study.data)
     instances = select(
         corpus,
         study.benchmarks,
@@ -273,7 +274,7 @@ def prepare(study: Study, keys: Mapping[str, SecretStr] | None = None, share: in
         {
             **decisive,
             "data_source": corpus.source,
-            "comparable": judge.comparable and study.embedder == PAPER_EMBEDDER,
+            "comparable": judge.comparable and study.embedder == PAPER_EMBEDDER and corpus.source != "build",
             "workbench": __version__,
             "git_commit": git_commit(),
             "python": platform.python_version(),

@@ -453,6 +453,8 @@ review_items = Table(
     Column("content", JSON, nullable=False),
     # A spot check's known verdict; null for an item that isn't one.
     Column("known", String(16)),
+    # All that giving out items reads of them, without their texts.
+    Index("ix_review_items_narrow", "review_id", "item", "ordinal", "user_id", "subtype", "known"),
 )
 
 reviewers = Table(
@@ -478,10 +480,12 @@ review_assignments = Table(
     Column("review_id", ForeignKey("reviews.id", ondelete="CASCADE"), primary_key=True),
     Column("item", String(200), primary_key=True),
     Column("reviewer_id", ForeignKey("reviewers.id", ondelete="CASCADE"), primary_key=True),
-    # Of the two (or more) independent places of an item, which one: two people can't take the same.
+    # Of the two (or more) independent places of an item, which one: two people can't take the same. The senior's is -1.
     Column("place", Integer, nullable=False),
     Column("assigned_at", Float, nullable=False),
+    # When it went back to the pool; and when its holder's answer that counts was given: null while it is in hand.
     Column("released_at", Float),
+    Column("answered_at", Float),
     Index(
         "uq_review_assignments_place",
         "review_id",
@@ -571,6 +575,8 @@ judgements = Table(
     Column("repeat", Integer, primary_key=True),
     # SHA-256 (hex) of the response that was judged.
     Column("response_sha256", String(64), nullable=False),
+    # score, correct, f1: as in `scores`.
+    Column("metric", String(32), nullable=False),
     Column("value", Float),
     Column("reason", Text),
     Column("raw", Text),

@@ -159,7 +159,7 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord], h
     latest = {(record.configuration_id, record.instance_id): record for record in records}
     with _writing(store, held) as connection:
         first = _next_id(connection)
-        _insert_calls(connection, (call for record in records for call in record.calls))
+        insert_calls(connection, (call for record in records for call in record.calls))
         connection.execute(_FORGET, [{"configuration": key[0], "instance": key[1]} for key in latest])
         kept = _insert_records(connection, run_id, list(latest.values()), first)
         uses = [row for record_id, record in kept for row in _use_rows(record_id, record.uses)]
@@ -178,7 +178,7 @@ def save_records(store: Store, run_id: str, records: Sequence[FinishedRecord], h
                 connection.execute(table.insert(), rows)
 
 
-def _insert_calls(connection: Connection, calls: Iterable[CallRow]) -> None:
+def insert_calls(connection: Connection, calls: Iterable[CallRow]) -> None:
     """In the order of their keys: of two processes that keep the same calls in different orders each would wait for
     the other in PostgreSQL."""
     by_key = {call.key: call for call in calls}
@@ -261,7 +261,7 @@ def _use_rows(record_id: int, uses: Sequence[CallUse], first: int = 0) -> list[d
 def save_calls(store: Store, calls: Sequence[CallRow]) -> None:
     """Keep calls that belong to no record."""
     with store.begin() as connection:
-        _insert_calls(connection, calls)
+        insert_calls(connection, calls)
 
 
 def save_judgements(store: Store, judgements: Sequence[Judgement], held: Held | None = None) -> None:
@@ -273,7 +273,7 @@ def save_judgements(store: Store, judgements: Sequence[Judgement], held: Held | 
     if not judgements:
         return
     with _writing(store, held) as connection:
-        _insert_calls(connection, (call for each in judgements for call in each.calls))
+        insert_calls(connection, (call for each in judgements for call in each.calls))
         for each in judgements:
             _replace_scores(connection, each)
 

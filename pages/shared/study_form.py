@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 import mitigations
-from opbench.benchmarks import exclusions, load
+from opbench.benchmarks import built, exclusions
 from opbench.figures import theme
 from opbench.models import Registry
 from opbench.plugins import plugin_files, plugin_folder
@@ -26,6 +26,8 @@ DEFAULT_CONCURRENCY = 4
 MOST_WORKERS = max(2, os.cpu_count() or 1)
 #: Where the conversations come from, as people read it.
 DATA = {"auto": "benchmark data", "sample": "bundled sample"}
+#: Choices that fit beside each other.
+_SIDE_BY_SIDE = 3
 #: The extractor's option that says nothing of its own, as a study does.
 _OWN_MODEL = "the study's model"
 _PROTOCOLS = {
@@ -88,8 +90,9 @@ def fill(study: Study, plugins: Iterable[str]) -> None:
     values = study.model_dump(mode="json")
     for name in ("models", "memories", "mitigations", "benchmarks", "users", "exclude", "seed", "k", "max_tokens"):
         state[name] = values[name]
-    for name in ("temperature", "judge", "judge_pack", "embedder", "data", "adversarial", "latency_probe", "name"):
+    for name in ("temperature", "judge", "judge_pack", "embedder", "adversarial", "latency_probe", "name"):
         state[name] = values[name]
+    state["data"] = study.data if study.data in _data() else "auto"
     state["protocol"], state["extractor"] = study.protocol, study.extractor or _OWN_MODEL
     state["plugins"] = [file.name for file in plugin_files() if file.name in set(plugins)]
     state["categories"] = []
@@ -195,8 +198,10 @@ def _methods(files: tuple[tuple[str, float], ...]) -> dict[str, dict[str, str]]:
 
 
 def _ask_for_slice(off: dict[str, Any]) -> dict[str, Any]:
-    data = link.one_of("Data", list(DATA), "data", kind="segmented", names=DATA, **off)
-    corpus = load("sample" if data == "sample" else None)
+    choices = _data()
+    kind: link.Kind = "segmented" if len(choices) <= _SIDE_BY_SIDE else "select"
+    data = link.one_of("Data", list(choices), "data", kind=kind, names=choices, **off)
+    corpus = built.corpus_of(data)
     say_what_data(corpus, data)
     link.check("benchmarks", list(_BENCHMARKS), _BENCHMARKS)
     benchmarks = st.pills(
@@ -404,6 +409,16 @@ def distinct(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _unless_all(chosen: list[str], options: tuple[str, ...]) -> list[str]:
     return [] if set(chosen) == set(options) else chosen
+
+
+def _data() -> dict[str, str]:
+    """What a study can be of, with names: the benchmark data, the sample, and what builds made here."""
+    return DATA | {data: built_name(data) for data in built.exported()}
+
+
+def built_name(data: str) -> str:
+    """What a build's exported questions are called, e.g. `build 3fa2c1d0 (a1b2c3)`."""
+    return f"build {built.build_of(data)} ({data.rpartition(':')[2][:6]})"
 
 
 def say_what_data(corpus: Corpus, chosen: str) -> None:

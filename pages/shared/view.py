@@ -12,7 +12,7 @@ from opbench.analysis.aggregate import RULE_TEXTS, RULES, Rule
 from opbench.benchmarks import exclusions
 from opbench.errors import OpbenchError, UsageError
 from opbench.store.reading import RunRow, RunStatus, find_run
-from pages.shared import access, collecting, link, memory, results, share
+from pages.shared import access, collecting, link, memory, results, review_door, share
 from pages.shared.parts import plain
 
 PUBLISHED = "published"
@@ -38,7 +38,7 @@ def show(page: Any) -> None:
     """Draw the sidebar and the chosen page; an error of ours is a sentence. What stands above is drawn last: by then
     it is known what the page shows and what of its link couldn't be followed. Who may not see it sees none of this."""
     try:
-        if not access.gate():
+        if review_door.guest_at(page.url_path) or not access.gate():
             return
     except OpbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")

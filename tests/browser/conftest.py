@@ -10,11 +10,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -37,11 +37,13 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 _WAIT_MS = 60_000
+_AT_REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 # The model shares two cores with the browser: what is right comes, if not within Playwright's five seconds.
 expect.set_options(timeout=30_000)
 
 
 Scheme = Literal["light", "dark"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,22 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def steady(page: Page, read: Callable[[], T]) -> T:
+    """What is read off a page once it no longer changes: while a script runs, and for a moment after it, Streamlit
+    keeps the elements of the run before beside the new ones."""
+    stale = page.locator("[data-stale=true]")
+    until = time.monotonic() + _WAIT_MS / 1000
+    before = None
+    while time.monotonic() < until:
+        page.wait_for_selector(_AT_REST, timeout=_WAIT_MS)
+        now = (read(),)
+        if now == before and not stale.count():
+            return now[0]
+        before = now
+        page.wait_for_timeout(300)
+    raise AssertionError(f"it changes still: {before}")
+
+
 class Visitor:
     """A browser profile at one page of the app, that notes what went wrong on it."""
 
@@ -161,7 +179,7 @@ class Visitor:
     def settle(self) -> None:
         """Wait until the page is drawn and its script has ended."""
         expect(self.page.locator("h1").first).to_be_visible(timeout=_WAIT_MS)
-        self.page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_WAIT_MS)
+        self.page.wait_for_selector(_AT_REST, timeout=_WAIT_MS)
         self.page.wait_for_timeout(300)
 
     def look(self, width: int, scheme: Scheme) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from opbench.benchmarks import load
 from opbench.store import cases as kept
-from tests.browser.conftest import Served, Visitor, free_port, serve
+from tests.browser.conftest import Served, Visitor, free_port, serve, steady
 from tests.scripted_endpoint import ScriptedEndpoint
 
 CORPUS = load("sample")
@@ -194,15 +194,14 @@ def test_cancelling_closes_the_connection_in_mid_stream(looking: Visitor, endpoi
     page.get_by_role("button", name="Cancel", exact=True).click()
     expect(base.get_by_text("Cancelled: this is as far as it came.")).to_be_visible()
     # What had come by then stands there, and nothing comes any more.
-    far = base.inner_text()
+    far = steady(page, base.inner_text)
     assert "word0 word1 word2" in far
     assert f"word{SLOW_WORDS - 1}" not in far
     deadline = time.monotonic() + 10
     while endpoint.ledger.closed_by_client == closed and time.monotonic() < deadline:
         page.wait_for_timeout(100)
     assert endpoint.ledger.closed_by_client > closed
-    looking.settle()
-    assert base.inner_text() == far
+    assert steady(page, base.inner_text) == far
     assert looking.faults == []
 
 

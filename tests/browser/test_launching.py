@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from opbench.settings import ROOT
 from opbench.store.reading import run_ids, run_status
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import Served, Visitor, steady
 
 QUIET_S = 15.0
 LOADING_MS = 120_000
@@ -127,8 +127,8 @@ def test_launch_reload_finish_and_read(visitor: Visitor, served: Served) -> None
     assert locomo is not None
     panels = page.locator(".js-plotly-plot .heatmaplayer")
     expect(panels).to_have_count(2)
-    assert panels.nth(0).locator("text").all_text_contents() == as_shown(op)
-    assert panels.nth(1).locator("text").all_text_contents() == as_shown(locomo)
+    assert steady(page, panels.nth(0).locator("text").all_text_contents) == as_shown(op)
+    assert steady(page, panels.nth(1).locator("text").all_text_contents) == as_shown(locomo)
     visitor.shoot("trade-off-measured")
     assert visitor.faults == []
     assert visitor.elsewhere == []
@@ -186,7 +186,7 @@ def test_a_pilot_grounds_the_quote_and_its_link_opens_the_same(
     assert status.by_configuration["done"].tolist() == [4, 4, 4]
     quoted = page.get_by_text("An estimate from a pilot of 12 records")
     expect(quoted).to_be_visible()
-    said = quoted.inner_text()
+    said = steady(page, quoted.inner_text)
     assert re.search(r"with 95 % confidence: .* tokens in, ", said), said
     visitor.shoot("launch-pilot")
 

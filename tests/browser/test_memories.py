@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from opbench.benchmarks import load
 from opbench.memories.manifest import read_manifests
-from tests.browser.conftest import Served, Visitor, free_port, serve
+from tests.browser.conftest import Served, Visitor, free_port, serve, steady
 from tests.scripted_endpoint import ScriptedEndpoint
 
 INGESTED_MS = 240_000
@@ -114,12 +114,11 @@ def test_ingested_watched_browsed_searched_and_shared(app: Served, looking: Visi
     # Some of them, not all.
     expect(page.get_by_text(re.compile(r"^(?!(\d+) of \1 )[1-9]\d* of \d+ memories$"))).to_be_visible()
 
-    hits = page.get_by_test_id("stText").all_inner_texts()
+    hits = steady(page, page.get_by_test_id("stText").all_inner_texts)
     colleague = Visitor(browser, app.url)
     theirs = colleague.go(page.url.removeprefix(app.url))
     expect(theirs.get_by_text("also in MemU").first).to_be_visible()
-    expect(theirs.get_by_test_id("stText")).to_have_count(len(hits))
-    assert theirs.get_by_test_id("stText").all_inner_texts() == hits
+    assert steady(theirs, theirs.get_by_test_id("stText").all_inner_texts) == hits
     for width, scheme in ((1280, "dark"), (390, "dark"), (390, "light"), (1280, "light")):
         colleague.look(width, scheme)  # type: ignore[arg-type]
         assert colleague.overflow() == 0

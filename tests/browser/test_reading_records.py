@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import Served, Visitor, steady
 from tests.pages.made_run import MADE, write_run
 
 ONE_ROW = 35
@@ -31,7 +31,7 @@ def test_a_ticked_record_has_a_link_that_opens_it_elsewhere(served: Served, visi
     expect(page.get_by_text("hit 2 of 24")).to_be_visible()
     page.get_by_role("button", name="Next").click()
     expect(page.get_by_text("hit 3 of 24")).to_be_visible()
-    head = page.get_by_role("heading", level=2).first.inner_text()
+    head = steady(page, page.get_by_role("heading", level=2).first.inner_text)
     assert "reminder" in page.url
     other = Visitor(browser, served.url)
     try:

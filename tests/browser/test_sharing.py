@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from opbench.settings import ROOT
 from opbench.store.bundle import export_run
 from opbench.store.reading import run_ids
-from tests.browser.conftest import Served, Visitor
+from tests.browser.conftest import Served, Visitor, steady
 from tests.pages.made_run import MADE, write_run
 
 FIRST = re.findall(r'page\("(\w+)", .*first=True\)', (ROOT / "app.py").read_text("utf-8"))
@@ -66,13 +66,12 @@ def test_a_copied_link_opens_the_same_view_in_a_fresh_profile(served: Served, br
     there = Visitor(browser, served.url)
     other = there.go(link.removeprefix(served.url))
     expect(other.get_by_role("radio", name="category-macro")).to_be_checked()
-    there.settle()
-    for _ in range(40):
+    for _ in range(20):
+        mine, theirs = steady(page, lambda: seen(page)), steady(other, lambda: seen(other))
         # Figures are drawn a moment after the page's script has ended.
-        if seen(other) == seen(page):
+        if mine == theirs:
             break
-        other.wait_for_timeout(250)
-    assert seen(other) == seen(page)
+    assert mine == theirs
     assert here.faults == there.faults == []
     here.close()
     there.close()

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.browser.conftest import Served, free_port, serve
+from tests.browser.conftest import Served, free_port, serve, steady
 from tests.browser.provider import CLIENT_ID, CLIENT_SECRET, Provider, provide
 from tests.pages.made_run import MADE, write_run
 
@@ -85,7 +85,7 @@ def sign_in(context: BrowserContext, served: Served, account: str, path: str = "
 
 def test_without_sign_in_there_is_one_button_and_nothing_else(context: BrowserContext, served: Served) -> None:
     page = open_door(context, served, f"/latency?run={MADE}")
-    assert page.get_by_test_id("stMain").get_by_role("button").count() == 1
+    assert steady(page, page.get_by_test_id("stMain").get_by_role("button").count) == 1
     assert page.get_by_test_id("stSidebarNav").count() == 0
     # `login` is the icon's name in its font.
     assert page.get_by_test_id("stMain").inner_text().split() == ["OP-Bench", "Workbench", "login", "Sign", "in"]
@@ -103,8 +103,7 @@ def test_an_editor_comes_in_where_the_link_led_and_may_start(context: BrowserCon
 def test_a_viewer_reads_and_has_no_way_to_start(context: BrowserContext, served: Served) -> None:
     page = sign_in(context, served, "Vi", f"/launch?run={MADE}")
     expect(page.get_by_text(VIEWER)).to_be_visible()
-    settle(page)
-    names = [button.inner_text() for button in page.get_by_role("button").all()]
+    names = steady(page, page.get_by_role("button").all_inner_texts)
     assert not [name for name in names if re.search(r"Start|Go on|Pause|Stop|again|answer now|Delete|Import", name)]
     page.get_by_test_id("stSidebarNav").get_by_role("link", name="Trade-off").click()
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
@@ -114,8 +113,8 @@ def test_a_viewer_reads_and_has_no_way_to_start(context: BrowserContext, served:
 def test_who_is_listed_nowhere_gets_a_sentence(context: BrowserContext, served: Served) -> None:
     page = sign_in(context, served, "No")
     expect(page.get_by_text("elsewhere.example isn't listed here.")).to_be_visible()
+    assert steady(page, page.get_by_test_id("stMain").get_by_role("button").count) == 1
     assert page.get_by_test_id("stSidebarNav").count() == 0
-    assert page.get_by_test_id("stMain").get_by_role("button").count() == 1
 
 
 def test_an_address_that_is_not_verified_is_refused(context: BrowserContext, served: Served) -> None:

@@ -52,6 +52,13 @@ def use_endpoint(home: Path, endpoint: ScriptedEndpoint, **fields: float | int |
     return dict(os.environ) | {"OPBENCH_HOME": str(home), "OPBENCH_MODELS": str(file)}
 
 
+def hold(endpoint: ScriptedEndpoint, after: int = 100) -> None:
+    """Let a study come into its middle, so many requests, and no further until `endpoint.held` is None: whoever kills
+    or pauses it isn't late, however quick the machine is. All of its requests are some 250. The model's `timeout_s`
+    must be longer than it is held."""
+    endpoint.held = lambda: endpoint.ledger.total > after
+
+
 def start(environment: dict[str, str], store_url: str, concurrency: int = 6) -> subprocess.Popen[bytes]:
     """`opbench run` as people start it."""
     flags = [

@@ -469,15 +469,17 @@ def test_killed_while_it_ingests_it_ends_as_if_it_wasn_t(home: Path, tmp_path: P
     for name, kills in (("calm", 0), ("killed", 2)):
         with ScriptedEndpoint(reply=answer, latency_s=0.05) as endpoint:
             folder = tmp_path / name
-            environment = use_endpoint(folder, endpoint, base_url=endpoint.url)
+            environment = use_endpoint(folder, endpoint, base_url=endpoint.url, timeout_s=60)
             url = f"sqlite:///{folder / 'store.sqlite3'}"
-            for kill in range(kills):
+            for wanted in range(4, 4 * (kills + 1), 4):
+                endpoint.held = lambda wanted=wanted: len(extractions(endpoint)) > wanted  # type: ignore[misc]
                 process = _start(environment, url)
                 deadline = time.monotonic() + 60
-                while len(extractions(endpoint)) < 4 * (kill + 1) and process.poll() is None:
+                while len(extractions(endpoint)) < wanted and process.poll() is None:
                     assert time.monotonic() < deadline
                     time.sleep(0.01)
                 process.send_signal(signal.SIGKILL)
+                endpoint.held = None
                 told, _ = process.communicate()
                 found = read_manifests(folder / "memories")
                 assert 0 < sum(len(each.sessions) for each in found) < SESSIONS, told.decode()

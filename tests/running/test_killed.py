@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opbench.store.database import open_store
 from opbench.store.reading import run_ids, run_status
-from tests.running.study import PLANNED, outcome, reply, start, use_endpoint
+from tests.running.study import PLANNED, hold, outcome, reply, start, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 KILLS = 10
@@ -27,7 +27,7 @@ def test_killed_at_ten_random_moments_and_resumed(home: Path, tmp_path: Path) ->
     seed = random.SystemRandom().randrange(10**6)
     moments = random.Random(seed)
     with ScriptedEndpoint(reply=reply, latency_s=0.05) as endpoint:
-        environment = use_endpoint(home, endpoint)
+        environment = use_endpoint(home, endpoint, timeout_s=60)
         calm_url, killed_url = (f"sqlite:///{tmp_path / name}.sqlite3" for name in ("calm", "killed"))
         calm = start(environment, calm_url, concurrency=4)
         said, _ = calm.communicate(timeout=120)
@@ -39,6 +39,8 @@ def test_killed_at_ten_random_moments_and_resumed(home: Path, tmp_path: Path) ->
         seen: list[int] = []
         while len(seen) < KILLS:
             before = _records(killed_url)
+            if not seen:
+                hold(endpoint, calm_requests + 100)
             process = start(environment, killed_url, concurrency=4)
             # The moments are counted from the first new record on, so that they fall into the work, not the start.
             deadline = time.monotonic() + 60
@@ -47,6 +49,7 @@ def test_killed_at_ten_random_moments_and_resumed(home: Path, tmp_path: Path) ->
             time.sleep(moments.uniform(0, 0.25))
             process.send_signal(signal.SIGKILL)
             process.communicate()
+            endpoint.held = None
             seen.append(_records(killed_url))
         last = start(environment, killed_url)
         said, _ = last.communicate(timeout=120)
@@ -62,12 +65,15 @@ def test_killed_at_ten_random_moments_and_resumed(home: Path, tmp_path: Path) ->
 
 def test_ctrl_c_finishes_what_is_in_flight(home: Path, tmp_path: Path) -> None:
     with ScriptedEndpoint(reply=reply, latency_s=0.2) as endpoint:
-        environment = use_endpoint(home, endpoint)
+        environment = use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint, 60)
         url = f"sqlite:///{tmp_path / 'store.sqlite3'}"
         process = start(environment, url, concurrency=4)
         while _records(url) == 0 and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        endpoint.held = None
         said, _ = process.communicate(timeout=30)
         assert process.returncode == 1, "incomplete"
         assert b"finishing what is in flight" in said

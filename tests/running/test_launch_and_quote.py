@@ -22,8 +22,11 @@ from opbench.store.database import open_store
 from opbench.store.reading import run_status
 from opbench.store.writing import set_request
 from opbench.study import Study, make_study, read_study
-from tests.running.study import PLANNED, STUDY, reply, run_here, use_endpoint
+from tests.running.study import PLANNED, STUDY, hold, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
+
+#: Two heartbeats: by then a request has reached the worker.
+_SEEN_S = 4.0
 
 
 async def test_a_quote_counts_what_is_shared_and_what_is_done(home: Path) -> None:
@@ -59,13 +62,16 @@ async def test_a_quote_counts_what_is_shared_and_what_is_done(home: Path) -> Non
 
 
 def test_launched_runs_go_on_by_themselves_pause_and_end(home: Path) -> None:
-    with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
-        use_endpoint(home, endpoint)
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint)
         store = open_store(settings().store_url)
         launched = launch(store, Study(**STUDY, name="from a page"), concurrency=4)
         _until(lambda: run_status(store, launched.run_id).done > 3)
         assert run_status(store, launched.run_id).working
         set_request(store, launched.run_id, "pause")
+        time.sleep(_SEEN_S)
+        endpoint.held = None
         _until(lambda: _steady(lambda: run_status(store, launched.run_id).done))
         paused = run_status(store, launched.run_id)
         assert paused.working
@@ -77,24 +83,30 @@ def test_launched_runs_go_on_by_themselves_pause_and_end(home: Path) -> None:
 
 
 def test_a_paused_run_can_be_interrupted(home: Path) -> None:
-    with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
-        use_endpoint(home, endpoint)
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint)
         store = open_store(settings().store_url)
         launched = launch(store, Study(**STUDY), concurrency=2)
         _until(lambda: run_status(store, launched.run_id).done > 3)
         set_request(store, launched.run_id, "pause")
+        time.sleep(_SEEN_S)
+        endpoint.held = None
         _until(lambda: _steady(lambda: run_status(store, launched.run_id).done))
         os.kill(launched.pid, signal.SIGINT)
         _until(lambda: not run_status(store, launched.run_id).working, seconds=10)
 
 
 def test_a_stopped_run_goes_on_when_it_is_launched_again(home: Path) -> None:
-    with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
-        use_endpoint(home, endpoint)
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint)
         store = open_store(settings().store_url)
         launched = launch(store, Study(**STUDY), concurrency=2)
         _until(lambda: run_status(store, launched.run_id).done > 3)
         set_request(store, launched.run_id, "stop")
+        time.sleep(_SEEN_S)
+        endpoint.held = None
         _until(lambda: not run_status(store, launched.run_id).working)
         stopped = run_status(store, launched.run_id)
         assert not stopped.working
@@ -105,12 +117,14 @@ def test_a_stopped_run_goes_on_when_it_is_launched_again(home: Path) -> None:
 
 
 def test_a_killed_run_is_seen_as_dead_and_can_be_launched_again(home: Path) -> None:
-    with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
-        use_endpoint(home, endpoint)
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint)
         store = open_store(settings().store_url)
         launched = launch(store, Study(**STUDY), concurrency=2)
         _until(lambda: run_status(store, launched.run_id).done > 3)
         os.kill(launched.pid, signal.SIGKILL)
+        endpoint.held = None
         _until(lambda: not run_status(store, launched.run_id).working, seconds=5)
         launch(store, Study(**STUDY), concurrency=8)
         _until(lambda: run_status(store, launched.run_id).complete)

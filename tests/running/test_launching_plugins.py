@@ -16,7 +16,7 @@ from opbench.store.database import Store, open_store
 from opbench.store.reading import run_ids, run_status
 from opbench.store.runs import run_study
 from opbench.study import Study
-from tests.running.study import STUDY, reply, use_endpoint
+from tests.running.study import STUDY, hold, reply, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 PLUGIN = """
@@ -83,8 +83,9 @@ def test_without_its_plugin_a_study_cannot_be_launched(home: Path) -> None:
 def test_a_run_is_seen_to_start_at_once_and_is_not_started_twice(home: Path) -> None:
     store: Store = open_store(settings().store_url)
     study = Study(**STUDY)
-    with ScriptedEndpoint(reply=reply, latency_s=0.2) as endpoint:
-        use_endpoint(home, endpoint)
+    with ScriptedEndpoint(reply=reply, latency_s=0.02) as endpoint:
+        use_endpoint(home, endpoint, timeout_s=60)
+        hold(endpoint)
         launched = launch(store, study, concurrency=2)
         status = run_status(store, launched.run_id)
         assert status.working
@@ -98,6 +99,7 @@ def test_a_run_is_seen_to_start_at_once_and_is_not_started_twice(home: Path) -> 
         from opbench.store.writing import set_request
 
         set_request(store, launched.run_id, "stop")
+        endpoint.held = None
         until(lambda: not run_status(store, launched.run_id).working)
 
 

@@ -32,7 +32,7 @@ from opbench.settings import settings
 from opbench.store import schema as s
 from opbench.store.database import Store, open_store
 from opbench.study import Study
-from tests.running.study import PLANNED, STUDY, outcome, reply, run_here, use_endpoint
+from tests.running.study import PLANNED, STUDY, hold, outcome, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 KEY, PASSWORD = "sk-planted-in-the-environment", "planted-in-the-address"
@@ -99,7 +99,7 @@ async def test_a_killed_worker_changes_nothing(home: Path, tmp_path: Path, store
     before = folders()
     with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
         os.environ["SCRIPTED_KEY"] = KEY
-        environment = use_endpoint(home, endpoint, key_env="SCRIPTED_KEY")
+        environment = use_endpoint(home, endpoint, key_env="SCRIPTED_KEY", timeout_s=60)
         alone = open_store(f"sqlite:///{tmp_path / 'alone.sqlite3'}")
         await run_here(alone)
         wanted, requests = outcome(alone), endpoint.ledger.total
@@ -108,6 +108,7 @@ async def test_a_killed_worker_changes_nothing(home: Path, tmp_path: Path, store
 
         with_password = make_url(store_url).set(password=PASSWORD).render_as_string(hide_password=False)
         store = open_store(store_url)
+        hold(endpoint, requests + 100)
         process = start(environment, with_password, "local", f"--workers={WORKERS}", "--concurrency=6")
         try:
             at_work = wait_for(process, lambda: [row for row in members(store) if row.stats.get("done", 0) >= 3])
@@ -116,6 +117,7 @@ async def test_a_killed_worker_changes_nothing(home: Path, tmp_path: Path, store
             logs = [file for file in folder.rglob("*") if file.is_file()]
             written = {file: file.read_bytes() for file in logs}
             os.kill(at_work[0].pid, signal.SIGKILL)
+            endpoint.held = None
             said = process.communicate(timeout=150)[0].decode()
         finally:
             process.kill()

@@ -27,8 +27,8 @@ class Store:
         self._name = name
 
     async def search(self, query: str, k: int) -> list[Memory]:
-        while self._name == "slow" and not self._world.slow_may:
-            await asyncio.sleep(0.02)
+        if self._name == "slow":
+            await asyncio.to_thread(self._world.slow_may.wait, 60)
         if self._name == "broken":
             raise KeyError("no such table")
         if self._name == "keyless":
@@ -49,7 +49,7 @@ class World:
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self.emptied = 0
-        self.slow_may = False
+        self.slow_may = threading.Event()
         self.threads: set[str] = set()
 
     async def open(self, name: str) -> Store:
@@ -65,8 +65,10 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.slow_may.set()
 
 
 @pytest.fixture
@@ -125,7 +127,7 @@ def test_a_slow_one_blocks_nobody_else(world: World) -> None:
     until(lambda: world.opened["slow"])
     assert remembering.search(["a"], "x", 1)[0].memories[0].text == "a: x"
     assert answers == []
-    world.slow_may = True
+    world.slow_may.set()
     waiting.join(10)
     assert answers == ["slow: x"]
     remembering.close()

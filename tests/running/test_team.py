@@ -23,10 +23,12 @@ from opbench.store.reading import RunStatus, run_ids, run_status
 from opbench.store.runs import run_study
 from opbench.store.writing import set_request
 from tests.running import team_study as team
-from tests.running.study import PLANNED, outcome, reply, run_here, use_endpoint
+from tests.running.study import PLANNED, hold, outcome, reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
 CONCURRENCY = 6
+#: Two heartbeats: by then a request has reached every worker.
+_SEEN_S = 4.0
 #: Calls that an instance in hand may have made when its worker is killed.
 CALLS = 5
 
@@ -59,7 +61,7 @@ SQLITE, POSTGRESQL = (pytest.mark.parametrize("store_url", [kind], indirect=True
 def scene(home: Path, tmp_path: Path, store_url: str) -> Iterator[Scene]:
     """A store, and an endpoint that takes its time."""
     with ScriptedEndpoint(reply=reply, latency_s=0.1) as endpoint:
-        environment = use_endpoint(home, endpoint, price_in=1.0, price_out=2.0)
+        environment = use_endpoint(home, endpoint, price_in=1.0, price_out=2.0, timeout_s=60)
         store = open_store(store_url)
         yield Scene(home, endpoint, environment, store_url, store)
         store.close()
@@ -123,10 +125,12 @@ def test_workers_do_what_one_does(scene: Scene, sole: dict[str, Any], workers: i
 
 @SQLITE
 def test_a_killed_worker_is_replaced(scene: Scene, sole: dict[str, Any]) -> None:
+    hold(scene.endpoint)
     leader = scene.begin("--workers=3")
     rows = team.until(lambda: len(found := team.members(scene.store)) == 3 and found, leader)
     team.until(lambda: team.records(scene.store) >= 15, leader)
     team.kill(rows[1].pid)
+    scene.endpoint.held = None
     code, said = team.end(leader)
     assert code == 0, said
     assert f"(process {rows[1].pid}) was killed by signal 9. Another takes its place." in said
@@ -137,11 +141,13 @@ def test_a_killed_worker_is_replaced(scene: Scene, sole: dict[str, Any]) -> None
 
 @SQLITE
 def test_a_killed_leaders_workers_end_and_the_next_start_goes_on(scene: Scene, sole: dict[str, Any]) -> None:
+    hold(scene.endpoint)
     leader = scene.begin("--workers=2")
     rows = team.until(lambda: len(found := team.members(scene.store)) == 2 and found, leader)
     team.until(lambda: team.records(scene.store) >= 10, leader)
     team.kill(leader.pid)
     leader.wait()
+    scene.endpoint.held = None
     again = scene.begin("--workers=2")
     code, said = team.end(again)
     assert code == 0, said
@@ -169,11 +175,14 @@ def counted(status: RunStatus) -> tuple[int, int]:
 
 @SQLITE
 def test_pause_go_on_and_stop_reach_all_workers(scene: Scene, sole: dict[str, Any]) -> None:
+    hold(scene.endpoint, 50)
     leader = scene.begin("--workers=2")
     team.until(lambda: len(team.members(scene.store)) == 2, leader)
     team.until(lambda: team.records(scene.store) >= 5, leader)
     set_request(scene.store, scene.run_id, "pause")
-    time.sleep(4.0)  # two heartbeats, and what was in hand
+    time.sleep(_SEEN_S)
+    scene.endpoint.held = None
+    time.sleep(1.5)  # what was in hand
     paused = team.records(scene.store)
     time.sleep(1.0)
     assert team.records(scene.store) == paused < PLANNED
@@ -182,9 +191,12 @@ def test_pause_go_on_and_stop_reach_all_workers(scene: Scene, sole: dict[str, An
     assert status.worker["pid"] == leader.pid, "the leader speaks for all"
     assert {each["state"] for each in status.members} == {"at work"}
     team.until(lambda: counted(run_status(scene.store, scene.run_id)) == (paused, paused), leader)
+    hold(scene.endpoint, scene.endpoint.ledger.total + 50)
     set_request(scene.store, scene.run_id, "go")
     team.until(lambda: team.records(scene.store) > paused, leader)
     set_request(scene.store, scene.run_id, "stop")
+    time.sleep(_SEEN_S)
+    scene.endpoint.held = None
     code, said = team.end(leader)
     assert code == 1, said
     status = run_status(scene.store, scene.run_id)
@@ -199,9 +211,12 @@ def test_pause_go_on_and_stop_reach_all_workers(scene: Scene, sole: dict[str, An
 
 @POSTGRESQL
 def test_ctrl_c_finishes_what_all_workers_have_in_hand(scene: Scene) -> None:
+    hold(scene.endpoint)
     leader = scene.begin("--workers=2")
     team.until(lambda: team.records(scene.store) >= 5, leader)
     leader.send_signal(signal.SIGINT)
+    time.sleep(_SEEN_S)
+    scene.endpoint.held = None
     code, said = team.end(leader)
     assert code == 1, said
     assert "finishing what is in flight" in said
@@ -244,6 +259,7 @@ def freeze(store: Store, row: Any) -> None:
 
 @POSTGRESQL
 def test_a_stalled_worker_whose_part_was_given_away_writes_nothing(scene: Scene, sole: dict[str, Any]) -> None:
+    hold(scene.endpoint)
     leader = scene.begin("--workers=2")
     rows = team.until(lambda: len(found := team.members(scene.store)) == 2 and found, leader)
     team.until(lambda: team.records(scene.store) >= 10, leader)
@@ -251,6 +267,7 @@ def test_a_stalled_worker_whose_part_was_given_away_writes_nothing(scene: Scene,
     freeze(scene.store, stalled)
     # As the leader does with a worker that it can't reach.
     take_away(scene.store, stalled.run_id, stalled.id)
+    scene.endpoint.held = None
     team.until(lambda: team.records(scene.store) == PLANNED, leader)
     before = outcome(scene.store)
     with scene.store.begin() as connection:

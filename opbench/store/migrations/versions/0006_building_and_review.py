@@ -159,6 +159,12 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("review_id", "item", name=op.f("pk_review_items")),
     )
+    op.create_index(
+        "ix_review_items_narrow",
+        "review_items",
+        ["review_id", "item", "ordinal", "user_id", "subtype", "known"],
+        unique=False,
+    )
     op.create_table(
         "reviewers",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -182,6 +188,7 @@ def upgrade() -> None:
         sa.Column("item", sa.String(length=300), nullable=False),
         sa.Column("repeat", sa.Integer(), nullable=False),
         sa.Column("response_sha256", sa.String(length=64), nullable=False),
+        sa.Column("metric", sa.String(length=32), nullable=False),
         sa.Column("value", sa.Float(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("raw", sa.Text(), nullable=True),
@@ -230,6 +237,7 @@ def upgrade() -> None:
         sa.Column("place", sa.Integer(), nullable=False),
         sa.Column("assigned_at", sa.Float(), nullable=False),
         sa.Column("released_at", sa.Float(), nullable=True),
+        sa.Column("answered_at", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(
             ["review_id"], ["reviews.id"], name=op.f("fk_review_assignments_review_id_reviews"), ondelete="CASCADE"
         ),

@@ -9,16 +9,19 @@ import typer
 from opbench.commands import (
     ask,
     audit,
+    build,
     case,
     compare,
     data,
     gateway,
     instances,
+    judges,
     mechanism,
     memory,
     models,
     plugins,
     results,
+    review,
     run,
     serve,
     sharing,
@@ -35,8 +38,11 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(memory.app, name="memory")
+app.add_typer(build.app, name="build")
 app.add_typer(case.app, name="case")
 app.add_typer(mechanism.app, name="mechanism")
+app.add_typer(judges.app, name="judges")
+app.add_typer(review.app, name="review")
 models.add(app)
 run.add(app)
 plugins.add(app)

@@ -145,6 +145,8 @@ class ScriptedEndpoint:
         self.models = models
         self.held: Callable[[], bool] | None = None
         """Nothing is answered while it is true: a process is in the middle of its work then, however quick it is."""
+        self.refused: Callable[[dict[str, Any]], bool] | None = None
+        """Chat requests that are answered with a 400: of an argument that this endpoint doesn't know."""
         self.ledger = Ledger()
         self.url = ""
         self._port = port
@@ -266,7 +268,7 @@ class ScriptedEndpoint:
                 answer = _chat(body, self.reply(body) if text is None else text)
                 if not self.usage:
                     del answer["usage"]
-                if body.get("stream") and self._refuses(body):
+                if (body.get("stream") and self._refuses(body)) or (self.refused is not None and self.refused(body)):
                     return await _send(writer, 400, _error("Unrecognized request argument", code="unknown_parameter"))
                 if body.get("stream") and self.streaming != "ignored" and fault in _STREAMED:
                     if fault in (None, "empty", "refusal"):

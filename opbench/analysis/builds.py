@@ -77,7 +77,7 @@ def work(units: Iterable[Unit]) -> pd.DataFrame:
             for unit in units
         ],
         columns=[name for name in WORK if name != "units"],
-    ).astype({name: "float64" for name in ("tokens_in", "tokens_out", "cost_usd", "seconds")})
+    ).astype(dict.fromkeys(("tokens_in", "tokens_out", "cost_usd", "seconds"), "float64"))
     if rows.empty:
         return pd.DataFrame(columns=list(WORK))
     groups = rows.groupby(["stage", "role", "model"], sort=False)
@@ -153,7 +153,12 @@ def narrowed(
 def failed(units: Iterable[Unit]) -> pd.DataFrame:
     """The units that failed: unit, model, again (`yes` when the next start does it again) and reason."""
     rows = [
-        {"unit": each.unit, "model": each.model, "again": "yes" if each.retriable else "no", "reason": each.reason or ""}
+        {
+            "unit": each.unit,
+            "model": each.model,
+            "again": "yes" if each.retriable else "no",
+            "reason": each.reason or "",
+        }
         for each in units
         if each.status == "failed"
     ]

@@ -15,11 +15,17 @@ from opbench.calibration.spec import JudgeChoice
 from opbench.errors import UsageError
 from opbench.judges import is_rule_judge, make_judge
 from opbench.judges.base import Judge
+from opbench.judges.forced import ForcedJudge
 from opbench.models import Registry
 from opbench.protocol import Protocol
+from opbench.running.prepare import memos_identity
 
 #: Between a judge and its prompt pack, on the command line.
 AT = "@"
+#: Behind both, when the model is held to the form of the answer.
+FORCED = "+schema"
+#: As a pack: LoCoMo judged three times by MemOS's generous prompt (`judges/memos.py`), OP-Bench by `auto`.
+MEMOS: Protocol = "memos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +43,24 @@ class Chosen:
 
 
 def parse_choice(text: str, *, repeats: int = 1, temperature: float = 0.0) -> JudgeChoice:
-    """A judge as `NAME` or `NAME@PACK`; PACK is own, brief, official, auto or a folder.
+    """A judge as `NAME` or `NAME@PACK`; PACK is own, brief, official, auto, memos (LoCoMo) or a folder. `+schema`
+    behind it holds a model to the form of the answer.
 
     Raises:
         UsageError: no name, or a number out of its range.
     """
-    name, _, pack = text.strip().partition(AT)
+    given = text.strip()
+    name, _, pack = given.removesuffix(FORCED).partition(AT)
     if not name:
         raise UsageError(f"'{text[:80]}': write a judge as NAME or NAME{AT}PACK, e.g. gpt-4o-mini{AT}own.")
     try:
-        return JudgeChoice(judge=name, pack=pack or "auto", repeats=repeats, temperature=temperature)
+        return JudgeChoice(
+            judge=name,
+            pack=pack or "auto",
+            forced=given.endswith(FORCED),
+            repeats=repeats,
+            temperature=temperature,
+        )
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"judge {name[:80]}: {first['loc'][0]}: {first['msg'].lower()}.") from None
@@ -64,14 +78,25 @@ def choose(choice: JudgeChoice, registry: Registry, protocol: Protocol = "unifor
             raise UsageError(
                 f"judge {choice.judge} judges by rule and has no prompts: name it without {AT}{choice.pack}."
             )
+        if choice.forced:
+            raise UsageError(f"judge {choice.judge} judges by rule: name it without {FORCED}, which is for models.")
         if choice.judge == RANDOM:
             return Chosen(choice, RANDOM, None, RandomJudge().provenance(), RandomJudge)
         judge = make_judge(choice.judge, protocol=protocol)
         return Chosen(choice, choice.judge, None, judge.provenance(), partial(_same, judge))
     spec = registry.model(choice.judge)
-    judge = make_judge(choice.judge, choice.pack, protocol=protocol)
+    by_memos = choice.pack == MEMOS
+    if by_memos:
+        protocol = MEMOS
+    judge = make_judge(choice.judge, "auto" if by_memos else choice.pack, protocol=protocol)
+    if choice.forced:
+        judge = ForcedJudge(judge)
     provenance: dict[str, Any] = {**judge.provenance(), "model": spec.identity(), "temperature": choice.temperature}
-    parts = [choice.judge, str(judge.provenance().get("pack", choice.pack))]
+    if protocol == MEMOS:
+        provenance["protocol"] = memos_identity()
+    parts = [choice.judge, MEMOS if by_memos else str(judge.provenance().get("pack", choice.pack))]
+    if choice.forced:
+        parts.append("by schema")
     if choice.temperature:
         parts.append(f"temperature {choice.temperature:g}")
     return Chosen(choice, " · ".join(parts), choice.judge, provenance, partial(_same, judge))

@@ -39,8 +39,11 @@ class Correlation:
     reason: str = ""
 
 
-def correlations(first: Floats, second: Floats, clusters: Sequence[str]) -> tuple[Correlation, Correlation]:
-    """Spearman's (mean ranks for ties) and Pearson's correlation of aligned numbers, none missing."""
+def correlations(
+    first: Floats, second: Floats, clusters: Sequence[str], what: str = "questions"
+) -> tuple[Correlation, Correlation]:
+    """Spearman's (mean ranks for ties) and Pearson's correlation of aligned numbers, none missing; `first` are
+    people's. `what` the clusters are, in reasons."""
     n = len(first)
     if n < FEWEST:
         return _both(f"{_responses(n)}, a correlation needs {FEWEST}")
@@ -50,12 +53,12 @@ def correlations(first: Floats, second: Floats, clusters: Sequence[str]) -> tupl
     owner, names = _numbered(clusters)
     told = (float(stats.spearmanr(first, second).statistic), float(stats.pearsonr(first, second).statistic))
     if len(names) < FEWEST_CLUSTERS:
-        reason = f"{len(names)} questions, an interval needs {FEWEST_CLUSTERS}"
+        reason = f"{len(names)} {what}, an interval needs {FEWEST_CLUSTERS}"
         spearman, pearson = (Correlation(value, math.nan, math.nan, reason) for value in told)
         return spearman, pearson
     weighing = _Weighing(first, second, owner, len(names))
     found = resampled(weighing.measure, len(names))
-    spearman, pearson = (_taken_back(value, each) for value, each in zip(told, found, strict=True))
+    spearman, pearson = (_taken_back(value, each, what) for value, each in zip(told, found, strict=True))
     return spearman, pearson
 
 
@@ -117,12 +120,12 @@ def _standard(values: Floats, weights: Floats, total: Floats) -> Floats:
     return found
 
 
-def _taken_back(value: float, interval: Interval) -> Correlation:
+def _taken_back(value: float, interval: Interval, what: str) -> Correlation:
     low, high = math.tanh(interval.low), math.tanh(interval.high)
     reason = interval.reason
     if math.isnan(low):
         perfect = abs(value) > 1 - _PERFECT
-        reason = "a perfect correlation has no interval" if perfect else "too few questions differ for an interval"
+        reason = "a perfect correlation has no interval" if perfect else f"too few {what} differ for an interval"
     return Correlation(value, low, high, reason)
 
 

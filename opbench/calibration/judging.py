@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from opbench.errors import ModelError, StoreError
 from opbench.judges.base import Judge
 from opbench.judges.llm import failed_call
 from opbench.models import ModelClient, load_registry
+from opbench.models.endpoint import who
 from opbench.models.failures import scrub
 from opbench.running.calls import CallStore
 from opbench.running.prepare import call_store
@@ -30,7 +31,7 @@ from opbench.store.database import Store
 from opbench.store.judgings import JudgementRow, find_set, save_judgements, settled, start_judging
 from opbench.store.rundata import Key
 from opbench.store.writing import CallRow
-from opbench.types import ChatRequest, ChatResult, Score
+from opbench.types import ChatRequest, ChatResult, Complete, Score
 
 log = logging.getLogger(__name__)
 Number = TypeVar("Number", int, float)
@@ -43,7 +44,7 @@ _METRICS = {"op": ("score",), "locomo": ("memos_correct", "correct", "memos_f1",
 
 @dataclass(slots=True)
 class Outcome:
-    """What a job has done with one judge. `done` + `kept` + what is left = `planned`."""
+    """What a job has done with one judge. `done` + `kept` + what is left = `planned` judgements."""
 
     judging: str
     label: str
@@ -60,8 +61,13 @@ class Outcome:
     left_out: dict[str, int] = field(default_factory=dict)
     """Responses that no judge scores, by reason."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to ask."""
+        return self.done + self.kept == self.planned and not self.retriable
 
-Told = Callable[[Outcome, float | None], None]
+
+Told = Callable[[Outcome, float], None]
 """Is told how far a judge is, and in how many seconds it will be ready as far as can be told."""
 
 
@@ -134,7 +140,8 @@ async def _judge(
                 repeats=each.choice.repeats,
             )
             at_a_time = 1 if each.model is None else registry.model(each.model).concurrency
-            job = _Job(store, calls, client, each, material, judging, on_progress, stopping)
+            asked = "" if each.model is None else who(registry.model(each.model))
+            job = _Job(store, calls, client, asked, each, material, judging, on_progress, stopping)
             outcomes.append(await job.run(at_a_time))
             if outcomes[-1].halted == _ASKED:
                 break
@@ -152,6 +159,7 @@ class _Job:
         store: Store,
         calls: CallStore,
         client: ModelClient,
+        asked: str,
         chosen: Chosen,
         material: Material,
         judging: str,
@@ -161,6 +169,7 @@ class _Job:
         self._store = store
         self._calls = calls
         self._client = client
+        self._asked = asked
         self._chosen = chosen
         self._judging = judging
         self._told = on_progress
@@ -191,8 +200,8 @@ class _Job:
         for item, repeat in waiting:
             if self._stopping is not None and self._stopping():
                 self._outcome.halted = _ASKED
-            elif reason := self._client.stats.in_vain.reason_to_halt():
-                self._outcome.halted = reason
+            elif reason := self._client.stats.in_vain.reasons().get(self._asked):
+                self._outcome.halted = f"{reason} What is left waits for the next start."
             if self._outcome.halted:
                 return
             row, used = await self._one(item, repeat)
@@ -203,13 +212,7 @@ class _Job:
         used: list[tuple[CallRow, bool]] = []
 
         async def complete(request: ChatRequest) -> ChatResult:
-            # A judge may ask several times; each repeat of it has numbers of its own.
-            asked = replace(
-                request,
-                temperature=self._chosen.choice.temperature or request.temperature,
-                repeat=request.repeat + _APART * repeat,
-            )
-            row, reused = await self._calls.chat(asked)
+            row, reused = await self._calls.chat(request)
             used.append((row, reused))
             return ChatResult(
                 row.response, row.finish_reason, row.prompt_tokens, row.completion_tokens, row.duration_ms, row.attempts
@@ -217,7 +220,7 @@ class _Job:
 
         judge = self._chosen.judge(repeat)
         begun = time.perf_counter()
-        score = await _score(judge, item, complete)
+        score = await _score(judge, item, asked_of(self._chosen, repeat, complete))
         taken = (time.perf_counter() - begun) * 1000
         by_rule = self._chosen.model is None and not used
         rows = [row for row, _ in used]
@@ -271,10 +274,20 @@ class _Job:
 _APART = 100
 
 
-async def _score(judge: Judge, item: Item, complete: Callable[[ChatRequest], object]) -> Score:
+def asked_of(chosen: Chosen, repeat: int, complete: Complete) -> Complete:
+    """`complete` for a judge's repeat: at the choice's temperature, and with numbers of its own."""
+
+    def asked(request: ChatRequest) -> Awaitable[ChatResult]:
+        temperature = chosen.choice.temperature or request.temperature
+        return complete(replace(request, temperature=temperature, repeat=request.repeat + _APART * repeat))
+
+    return asked
+
+
+async def _score(judge: Judge, item: Item, complete: Complete) -> Score:
     wanted = _METRICS[item.evidence.instance.benchmark]
     try:
-        scores = await judge.score(item.evidence, complete)  # type: ignore[arg-type]
+        scores = await judge.score(item.evidence, complete)
     except ModelError as failure:
         return failed_call(wanted[0], failure)
     except (StoreError, asyncio.CancelledError):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from opbench.analysis.intervals import Interval, paired_difference
-from opbench.calibration.correlating import FEWEST, FEWEST_CLUSTERS, Floats, correlations
+from opbench.calibration.correlating import FEWEST_CLUSTERS, Floats, correlations
 
 Cluster = Literal["pair", "user"]
 _NUMBERS = ("spearman", "pearson", "error", "absolute_error")
@@ -80,16 +80,15 @@ def _row(part: pd.DataFrame, cluster: Cluster) -> dict[str, Any]:
     both = rated[rated["value"].notna()]
     people, judge = both["people"].to_numpy(dtype=np.float64), both["value"].to_numpy(dtype=np.float64)
     clusters = [str(name) for name in both[cluster]]
-    spearman, pearson = correlations(people, judge, clusters)
+    what = {"pair": "questions", "user": "users"}[cluster]
+    spearman, pearson = correlations(people, judge, clusters, what)
     error = paired_difference(judge, people, clusters)
     size: Floats = np.abs(judge - people)
     absolute = paired_difference(size, np.zeros(len(size)), clusters)
     n_clusters = len(set(clusters))
     notes = [spearman.reason]
-    if len(both) and n_clusters < FEWEST_CLUSTERS and not spearman.reason:
-        notes.append(
-            f"{n_clusters} {'users' if cluster == 'user' else 'questions'}, an interval needs {FEWEST_CLUSTERS}"
-        )
+    if 0 < n_clusters < FEWEST_CLUSTERS and "interval" not in spearman.reason:
+        notes.append(f"{n_clusters} {what}, an interval needs {FEWEST_CLUSTERS}")
     if not len(rated):
         notes = ["nobody scored these responses"]
     elif len(rated) > len(both) and not len(both):
@@ -115,7 +114,6 @@ def _row(part: pd.DataFrame, cluster: Cluster) -> dict[str, Any]:
 
 
 def _ends(name: str, interval: Interval, floor: float = -1.0) -> dict[str, float]:
-    return {
-        f"{name}_low": max(interval.low, floor) if not math.isnan(interval.low) else math.nan,
-        f"{name}_high": min(interval.high, 1.0) if not math.isnan(interval.high) else math.nan,
-    }
+    """Within what the number can be; NaN stays."""
+    low, high = np.clip([interval.low, interval.high], floor, 1.0)
+    return {f"{name}_low": float(low), f"{name}_high": float(high)}

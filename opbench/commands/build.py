@@ -175,7 +175,8 @@ def show_command(
         return
     say(f"{len(found):,} of {len(whole):,} candidates" + (f", the first {limit}" if len(found) > limit else ""))
     for row in found.head(limit).to_dict("records"):
-        say(f"\n{row['id']}  {row['user']}  {row['subtype']}{' · ' + row['kind'] if row['kind'] else ''}  {row['state']}")
+        kind = f" · {row['kind']}" if row["kind"] else ""
+        say(f"\n{row['id']}  {row['user']}  {row['subtype']}{kind}  {row['state']}")
         say(f"  {row['question']}")
         if row["reason"]:
             say(f"  {row['decided_by']}: {row['reason']}")
@@ -259,7 +260,9 @@ def delete_command(
 @app.command("export")
 def export_command(
     build: Annotated[str, typer.Argument(help="Build id or name.")],
-    folder: Annotated[Path, typer.Argument(help="A folder of its own; opbench/, locomo/ and provenance.json go there.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder of its own; opbench/, locomo/ and provenance.json go there.")
+    ],
     which: Annotated[
         Literal["kept", "accepted"], typer.Option(help="accepted by people, or kept by the filters.")
     ] = "accepted",

@@ -26,7 +26,7 @@ BEAT_S = 1.0
 class AtWork:
     """What a process may do with a build that it holds. Belongs to one event loop."""
 
-    def __init__(self, store: Store, build_id: str, worker: str) -> None:
+    def __init__(self, store: Store, build_id: str, worker: str, reason_to_halt: Callable[[], str | None]) -> None:
         self.store = store
         self.build_id = build_id
         self.worker = worker
@@ -34,18 +34,26 @@ class AtWork:
         """Why it ends before its work is done: a sentence."""
         self.lost: StoreError | None = None
         """The build isn't this process's any more, or the store can't be written."""
-        self._stopping = asyncio.Event()
+        self._reason_to_halt = reason_to_halt
+        self._asked_to_stop = False
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new may be begun; what is in hand is finished."""
-        return self._stopping.is_set()
+        """Whether nothing new may be begun; what is in hand is finished. Asks whether it makes sense to go on."""
+        if not self._asked_to_stop and (why := self._reason_to_halt()) is not None:
+            self.stop(why)
+        return self._asked_to_stop
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """As `stopping`, as far as is known."""
+        return self._asked_to_stop
 
     def stop(self, why: str) -> None:
         """Begin nothing new; `why` is told with the build."""
-        if not self.stopping:
+        if not self._asked_to_stop:
             self.halted = why
-        self._stopping.set()
+        self._asked_to_stop = True
 
     async def save(self, unit: Unit, candidates: Sequence[Candidate], calls: CallStore) -> None:
         """Keep a unit with its candidates, and those of its calls that aren't in the store yet.
@@ -62,7 +70,7 @@ class AtWork:
             raise
         calls.written(unit.calls)
 
-    async def watch(self, reason_to_halt: Callable[[], str | None]) -> None:
+    async def watch(self) -> None:
         """Show signs of life, and look whether to stop, until cancelled."""
         while True:
             try:
@@ -72,14 +80,12 @@ class AtWork:
                 return
             if asked == "stop":
                 self.stop("Stopped on request. The next start goes on.")
-            elif (why := reason_to_halt()) is not None:
-                self.stop(why)
             await asyncio.sleep(BEAT_S)
 
     def _lose(self, error: StoreError) -> None:
         if self.lost is None:
             self.lost = error
-        self._stopping.set()
+        self._asked_to_stop = True
 
 
 @asynccontextmanager
@@ -93,7 +99,7 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:
     """Hold a build while the block lasts. The first Ctrl-C (or SIGTERM) stops, the second leaves at once.
 
-    `reason_to_halt` is asked every second, and gives a sentence when it makes no sense to go on. `keep_request`: a
+    `reason_to_halt` gives a sentence when it makes no sense to go on; it is asked before anything new is begun. `keep_request`: a
     stop that was asked for while this process started counts.
 
     Raises:
@@ -103,11 +109,11 @@ async def at_work(
     """
     worker = new_worker()
     await store.in_thread(claim_build, store, build_id, worker, keep_request=keep_request)
-    work = AtWork(store, build_id, worker)
-    watching = asyncio.create_task(work.watch(reason_to_halt))
+    work = AtWork(store, build_id, worker, reason_to_halt)
+    watching = asyncio.create_task(work.watch())
 
     def interrupted() -> None:
-        if work.stopping:
+        if work.asked_to_stop:
             os._exit(130)
         work.stop("Interrupted. The next start goes on.")
         on_stop()

@@ -6,7 +6,7 @@ import asyncio
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr
@@ -15,18 +15,18 @@ from opbench import __version__
 from opbench.construction.asking import Asker
 from opbench.construction.at_work import AtWork, at_work
 from opbench.construction.loading import Source, keep, source_of
-from opbench.construction.making import Making
-from opbench.construction.people import facts_of, person
+from opbench.construction.making import Making, together
+from opbench.construction.people import person
 from opbench.construction.profiles import make_observations, make_profile, make_summaries
-from opbench.construction.progress import Counting, Progress
+from opbench.construction.progress import Counting, Progress, candidate_states, read_progress
 from opbench.construction.prompting import prompt_digests
 from opbench.construction.slots import Slot, needs_similarity, slots, users_of
 from opbench.construction.spec import ROLES, BuildSpec
 from opbench.construction.tasks import fill, fill_repetition, judge_topics
-from opbench.errors import StoreError
+from opbench.errors import OpbenchError
 from opbench.models import ModelClient, load_registry
 from opbench.running.prepare import call_store, git_commit
-from opbench.store.builds import Unit, add_provenance, create_build, load_build, read_units
+from opbench.store.builds import add_provenance, create_build, load_build, read_units
 from opbench.store.database import Store
 from opbench.types import User
 
@@ -83,22 +83,20 @@ async def build(
     spec, source = known.spec, source_of(known.provenance)
     users = users_of(spec, source)
     registry = load_registry()
+    for role in ROLES:
+        for name in spec.model_of(role):
+            registry.model(name)
     async with ModelClient(registry, keys=dict(keys or {})) as client:
         calls = call_store(store, registry, client, lambda name: min(concurrency, client.at_a_time(name)))
         halt = client.stats.in_vain.reason_to_halt
-        async with at_work(
-            store, build_id, reason_to_halt=halt, on_stop=on_stop, keep_request=keep_request
-        ) as work:
+        async with at_work(store, build_id, reason_to_halt=halt, on_stop=on_stop, keep_request=keep_request) as work:
             await store.in_thread(add_provenance, store, build_id, _this_start(known.provenance, concurrency))
             units = await store.in_thread(read_units, store, build_id)
-            counting = Counting(spec, source, units, work)
-
-            def told(unit: Unit, candidates: int) -> None:
-                counting.add(unit, candidates)
-                on_progress(counting.progress())
-
-            making = Making(spec, source, Asker(calls, registry), work, units, asyncio.Semaphore(concurrency), again, told)
-            on_progress(counting.progress())
+            states = await store.in_thread(candidate_states, store, build_id)
+            counting = Counting(spec, source, units, states, work, on_progress)
+            making = Making(
+                spec, source, Asker(calls, registry), work, units, asyncio.Semaphore(concurrency), again, counting.add
+            )
             try:
                 await _everything(making, users)
             finally:
@@ -107,10 +105,9 @@ async def build(
                 await calls.keep_all()
             if not work.stopping:
                 work.halted = counting.left()
-        answered = {name: sorted(names) for name, names in client.stats.answered_as.items()}
-        if answered:
+            answered = {name: set(names) for name, names in client.stats.answered_as.items()}
             await store.in_thread(_add_answered_as, store, build_id, answered)
-    return counting.progress()
+    return await store.in_thread(read_progress, store, build_id)
 
 
 async def _everything(making: Making, users: Sequence[User]) -> None:
@@ -121,44 +118,36 @@ async def _everything(making: Making, users: Sequence[User]) -> None:
         name: asyncio.ensure_future(make_summaries(making, name))
         for name in dict.fromkeys(user.conversation for user in users)
     }
-    await _all(
-        making.work,
-        [_user(making, user, by_user[user.id], summarised[user.conversation]) for user in users],
-    )
+    of_users = [_user(making, user, by_user[user.id], summarised[user.conversation]) for user in users]
+    await together(_stopping_others(making.work, job) for job in of_users)
 
 
 async def _user(making: Making, user: User, mine: Sequence[Slot], summarised: asyncio.Future[bool]) -> None:
-    whole, _ = await asyncio.gather(summarised, make_observations(making, user))
-    if not whole or not await make_profile(making, user):
+    async def observed() -> bool:
+        await make_observations(making, user)
+        return True
+
+    if not all(await together([summarised, observed()])) or not await make_profile(making, user):
         return
     known = person(making.source, making.units, user)
     if needs_similarity(making.spec):
         await judge_topics(making, known)
     chains: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
     for slot in mine:
-        repetition = slot.what in ("subtopics", "repetition")
-        chains[(slot.generator, slot.topic) if repetition else (slot.generator, slot.what, slot.detail)].append(slot)
-    await _all(
-        making.work,
-        [(fill_repetition if chain[0].topic else fill)(making, known, chain) for chain in chains.values()],
+        chains[(slot.generator, slot.topic) if slot.topic else (slot.generator, slot.what, slot.detail)].append(slot)
+    await together(
+        _stopping_others(making.work, (fill_repetition if chain[0].topic else fill)(making, known, chain))
+        for chain in chains.values()
     )
 
 
-async def _all(work: AtWork, jobs: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All of them to their ends; after an error nothing new is begun, what is in hand is finished, and it is raised."""
-
-    async def one(job: Coroutine[Any, Any, None]) -> None:
-        try:
-            await job
-        except Exception as error:
-            said = str(error) if isinstance(error, StoreError) else type(error).__name__
-            work.stop(f"Ended by an error: {said}")
-            raise
-
-    ended = await asyncio.gather(*(one(job) for job in jobs), return_exceptions=True)
-    for error in ended:
-        if isinstance(error, BaseException):
-            raise error
+async def _stopping_others(work: AtWork, job: Awaitable[None]) -> None:
+    """The job; after an error nothing new is begun."""
+    try:
+        await job
+    except Exception as error:
+        work.stop(f"Ended by an error: {error if isinstance(error, OpbenchError) else type(error).__name__}")
+        raise
 
 
 def _this_start(provenance: Mapping[str, Any], concurrency: int) -> dict[str, Any]:
@@ -173,10 +162,7 @@ def _this_start(provenance: Mapping[str, Any], concurrency: int) -> dict[str, An
     return {"starts": [*provenance.get("starts", []), now]}
 
 
-def _add_answered_as(store: Store, build_id: str, names: Mapping[str, Sequence[str]]) -> None:
+def _add_answered_as(store: Store, build_id: str, names: Mapping[str, set[str]]) -> None:
     known = load_build(store, build_id).provenance.get("answered_as", {})
-    merged = {name: sorted({*known.get(name, []), *found}) for name, found in (dict.fromkeys(known, ()) | dict(names)).items()}
+    merged = {name: sorted({*known.get(name, ()), *names.get(name, ())}) for name in {**known, **names}}
     add_provenance(store, build_id, {"answered_as": merged})
-
-
-__all__ = ["build", "facts_of", "start"]

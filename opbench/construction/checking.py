@@ -12,10 +12,10 @@ from opbench.construction.asking import Asked, Asker
 from opbench.construction.at_work import AtWork, unit_of
 from opbench.construction.likeness import Likeness
 from opbench.construction.loading import Source
-from opbench.construction.slots import observations_unit, output_of, profile_unit
+from opbench.construction.people import facts_of, person
 from opbench.construction.spec import Filters
 from opbench.construction.wording import Checked, Question
-from opbench.store.builds import Build, Ruling, Unit
+from opbench.store.builds import Build, Candidate, Ruling, Unit
 from opbench.types import User
 
 #: The check that a subtype's questions go through.
@@ -28,6 +28,12 @@ def check_of(question: Question, filters: Filters) -> str | None:
     wanted = {"true-memory": filters.check_memories, "personal": filters.check_need}
     name = OF_SUBTYPE.get(question.subtype)
     return name if name is not None and wanted[name] else None
+
+
+def was_checked(candidate: Candidate) -> bool:
+    """Whether what is known of a candidate is what its check has told, or that it has told nothing."""
+    told = candidate.details or {}
+    return OF_SUBTYPE.get(candidate.subtype) in (told.get("checked"), told.get("filter"))
 
 
 class Checker:
@@ -70,7 +76,7 @@ class Checker:
             return Ruling(question.id, "candidate", None, f"{name}: the check failed: {asked.fault}", told)
         why = asked.value.why
         if why is None:
-            return Ruling(question.id, "kept")
+            return Ruling(question.id, "kept", None, None, {"checked": name})
         return Ruling(question.id, "dropped", name, why.reason, {"filter": name, **why.details})
 
     async def _truth(self, question: Question, user: User, vector: np.ndarray) -> Asked[Checked]:
@@ -85,7 +91,7 @@ class Checker:
         )
 
     async def _need(self, question: Question, user: User) -> Asked[Checked]:
-        profile = output_of(self._units.get(profile_unit(user)), "profile")
+        profile = person(self._source, self._units, user).profile
         return await self._asker.ask(
             self._spec.checker,
             needs.messages(question, profile or ""),
@@ -99,12 +105,8 @@ class Checker:
         async with self._loading:
             known = self._histories.get(user.id)
             if known is None:
-                conversation = self._source.conversations[user.conversation]
-                noted = {
-                    session.number: output_of(self._units.get(observations_unit(user, session.number)), "observations")
-                    for session in conversation.sessions
-                }
-                lines = truths.lines_of(conversation, noted)
+                facts = facts_of(self._source, self._units, user)
+                lines = truths.lines_of(self._source.conversations[user.conversation], facts)
                 vectors = await self._likeness.of([line.text for line in lines])
                 assert vectors is not None, "nothing stops it"
                 known = self._histories[user.id] = truths.History(lines, vectors)

@@ -18,7 +18,7 @@ from opbench.types import Conversation, Instance, User
 
 _MEND = "correct it there; the format is LoCoMo's (docs/building.md), and `opbench build convert` makes it of chats"
 #: What LoCoMo has beside the conversations, and what stands for it where it is absent.
-_OPTIONAL: dict[str, Any] = {"qa": [], "observation": {}, "session_summary": {}}
+_OPTIONAL: dict[str, Any] = {"qa": [], "event_summary": {}, "observation": {}, "session_summary": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,11 @@ def _load_kept(path: Path, name: str) -> Source:
     return _read(name, [path])
 
 
+def with_optional(raw: dict[str, Any]) -> dict[str, Any]:
+    """A conversation of `Source.raw` with empty parts for those that LoCoMo has and it has not."""
+    return {**raw, **{name: empty for name, empty in _OPTIONAL.items() if name not in raw}}
+
+
 def _kept(digest: str) -> Path:
     return settings().home / "conversations" / f"{digest}.json"
 
@@ -138,7 +143,7 @@ def _source(name: str, of_files: list[list[Node]]) -> Source:
     for nodes in of_files:
         if not nodes:
             continue
-        whole = [_with_optional(node) for node in nodes]
+        whole = [with_optional(node.value) if isinstance(node.value, dict) else node.value for node in nodes]
         part = locomo.parse(Node(nodes[0].file, whole, mend=_MEND))
         for node, conversation in zip(nodes, part.conversations.values(), strict=True):
             if conversation.id in parsed.conversations:
@@ -159,10 +164,6 @@ def _source(name: str, of_files: list[list[Node]]) -> Source:
         tuple(parsed.instances),
         summaries,
     )
-
-
-def _with_optional(node: Node) -> object:
-    return {**_OPTIONAL, **node.value} if isinstance(node.value, dict) else node.value
 
 
 def _summaries(node: Node, conversation: Conversation) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from opbench.construction.spec import BuildSpec, Role, Stage
 from opbench.store.builds import Candidate, Unit
 
 T = TypeVar("T")
+R = TypeVar("R")
 #: Seeds of one round lie this far from those of the next seed: there are at most as many rounds.
 _ROUNDS = 100
 #: Further attempts at a failed unit get seeds beyond those of ordinary ones.
@@ -49,8 +50,8 @@ class Making:
     at_once: asyncio.Semaphore
     again: bool
     """Whether units that failed for their answer are asked again, under another seed."""
-    on_unit: Callable[[Unit, int], None]
-    """Told of every unit that was done now, and of how many candidates it brought."""
+    on_unit: Callable[[Unit, Sequence[Candidate]], None]
+    """Told of every unit that was done now, with its candidates."""
     _tried: set[str] = field(default_factory=set)
 
     async def do(
@@ -92,7 +93,7 @@ class Making:
         await self.work.save(unit, candidates, self.asker.calls)
         self.units[unit.unit] = unit
         self._tried.add(unit.unit)
-        self.on_unit(unit, len(candidates))
+        self.on_unit(unit, candidates)
 
     def _once_more(self, unit: Unit) -> bool:
         if unit.status == "done" or unit.unit in self._tried:
@@ -112,3 +113,13 @@ class Making:
             output=value,
         )
         return unit if not attempt else replace(unit, output={**(unit.output or {}), "attempt": attempt})
+
+
+async def together(jobs: Iterable[Awaitable[R]]) -> list[R]:
+    """What all of the jobs gave, in order; when some raise, the first error once all have ended: what is in hand is
+    paid for."""
+    ended = await asyncio.gather(*jobs, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in ended if not isinstance(each, BaseException)]

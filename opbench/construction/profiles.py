@@ -5,10 +5,8 @@ What the conversations' file has already, summaries and observations, is taken f
 
 from __future__ import annotations
 
-import asyncio
-
 from opbench.construction import shapes
-from opbench.construction.making import Making, Task
+from opbench.construction.making import Making, Task, together
 from opbench.construction.people import summaries_of
 from opbench.construction.prompting import bullets, load_prompt
 from opbench.construction.slots import (
@@ -29,7 +27,7 @@ MOST_FACTS = 8
 async def make_summaries(making: Making, conversation: str) -> bool:
     """Summaries of the sessions that have none; whether all are there then."""
     sessions = sessions_without_summary(making.source, conversation)
-    done = await asyncio.gather(*(_summary(making, conversation, session) for session in sessions))
+    done = await together(_summary(making, conversation, session) for session in sessions)
     return all(done)
 
 
@@ -37,7 +35,7 @@ async def make_observations(making: Making, user: User) -> None:
     """Observations about a user where the conversation has none at all; a session that fails is left out, and shown as
     failed."""
     sessions = sessions_without_observations(making.source, user.conversation)
-    await asyncio.gather(*(_observations(making, user, session) for session in sessions))
+    await together(_observations(making, user, session) for session in sessions)
 
 
 async def make_profile(making: Making, user: User) -> bool:
@@ -46,7 +44,7 @@ async def make_profile(making: Making, user: User) -> bool:
     values = {"name": user.speaker, "other": user.other, "summaries": _summaries(making, user)}
     done = await making.do(
         Task(unit, "profiles", user.id, "extractor", making.spec.extractor, prompt, values, shapes.profile()),
-        lambda value: shapes.read_text(value, "profile", shapes.LONGEST_PROFILE),
+        lambda value: shapes.read_text(value, "profile"),
         lambda text: {"profile": text},
     )
     profile = output_of(done, "profile")
@@ -69,7 +67,7 @@ async def _summary(making: Making, conversation: str, session: Session) -> bool:
     unit, prompt = summary_unit(conversation, session.number), load_prompt("summary")
     done = await making.do(
         Task(unit, "profiles", conversation, "extractor", making.spec.extractor, prompt, values, shapes.summary()),
-        lambda value: shapes.read_text(value, "summary", shapes.LONGEST_PROFILE),
+        lambda value: shapes.read_text(value, "summary"),
         lambda text: {"summary": text},
     )
     return done is not None and done.status == "done"
@@ -102,4 +100,4 @@ def spoken(session: Session, *, ids: bool = False) -> str:
 
 def _summaries(making: Making, user: User) -> str:
     told = summaries_of(making.source, making.units, user.conversation)
-    return bullets([f"{day}: {text}" for day, text in told])
+    return bullets([f"{text} ({day})" for day, text in told])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from opbench.construction.at_work import AtWork
 from opbench.construction.loading import Source, source_of
-from opbench.construction.slots import expected
-from opbench.construction.spec import STAGES, BuildSpec, Stage
-from opbench.store.builds import Request, State, Unit, count_candidates, load_build, read_units
+from opbench.construction.slots import Outline
+from opbench.construction.spec import BuildSpec, Stage, State
+from opbench.store.builds import Candidate, Request, Unit, count_candidates, load_build, read_units, told
 from opbench.store.database import Store
 
+N = TypeVar("N", int, float)
+_EVERY_S = 1.0
 #: Units of this start after which the time that is left is told.
 _ENOUGH = 4
 
@@ -95,16 +98,91 @@ def read_progress(store: Store, build_id: str) -> Progress:
     """
     known = load_build(store, build_id)
     units = read_units(store, build_id)
+    counted = _count(Outline(known.spec, source_of(known.provenance)), units, candidate_states(store, build_id))
+    return replace(counted, halted=known.halted, worker=known.worker, request=known.request)
+
+
+def candidate_states(store: Store, build_id: str) -> Counter[State]:
+    """How many candidates are in each state."""
     states: Counter[State] = Counter()
     for _, _, state, _, n in count_candidates(store, build_id):
         states[state] += n
+    return states
+
+
+class Counting:
+    """Counts while a process is at work, and tells at most once a second."""
+
+    def __init__(
+        self,
+        spec: BuildSpec,
+        source: Source,
+        units: Mapping[str, Unit],
+        states: Counter[State],
+        work: AtWork,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        """`units` grows with what is done, before `add` is told of it."""
+        self._outline = Outline(spec, source)
+        self._units = units
+        self._states = states
+        self._work = work
+        self._on_progress = on_progress
+        self._began, self._now = time.monotonic(), 0
+        self._told = 0.0
+        self._tell()
+
+    def add(self, unit: Unit, candidates: Sequence[Candidate]) -> None:
+        """A unit is kept. One that is done again brought no candidates before."""
+        self._now += 1
+        self._states.update(each.state for each in candidates)
+        if time.monotonic() - self._told >= _EVERY_S:
+            self._tell()
+
+    def left(self) -> str | None:
+        """What kept a build that came to its end from being whole: a sentence; None when nothing did."""
+        found = self._progress()
+        waiting = found.planned - found.done - found.failed
+        if not found.failed and waiting <= 0:
+            return None
+        waits = f", and {waiting:,} wait for what they should have given" if waiting > 0 else ""
+        return f"{found.failed:,} units failed{waits}. The next start does again what failed in transport."
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        self._on_progress(self._progress())
+
+    def _progress(self) -> Progress:
+        found = _count(self._outline, self._units, self._states)
+        pace = (time.monotonic() - self._began) / self._now if self._now >= _ENOUGH else None
+        left = sum(count.left for count in found.stages.values())
+        return replace(found, worker=told(self._work.worker), seconds_left=None if pace is None else pace * left)
+
+
+def _count(outline: Outline, units: Mapping[str, Unit], states: Mapping[State, int]) -> Progress:
+    stages: dict[Stage, Count] = {}
+    for stage, names in outline.expected(units).items():
+        there = [units[name].status for name in names if name in units]
+        failed = there.count("failed")
+        stages[stage] = Count(len(there) - failed, failed, len(names))
+    making = [unit for unit in units.values() if unit.stage in stages]
+    failures = Counter(unit.reason or "" for unit in making if unit.status == "failed")
+    called = [unit for unit in making if unit.calls]
     return Progress(
-        stages=_stages(known.spec, source_of(known.provenance), units),
-        candidates=dict(states),
-        spent=_spent(units.values()),
-        repaired=sum(unit.repaired for unit in units.values()),
-        halted=known.halted,
-        worker=known.worker,
-        request=known.request,
-        failures=_failures(units.values()),
+        stages,
+        dict(states),
+        Spent(
+            _sum([unit.prompt_tokens for unit in called]),
+            _sum([unit.completion_tokens for unit in called]),
+            _sum([unit.cost_usd for unit in called]),
+            None if (ms := _sum([unit.duration_ms for unit in called])) is None else ms / 1000,
+        ),
+        sum(unit.repaired for unit in making),
+        failures=dict(failures.most_common()),
     )
+
+
+def _sum(values: Sequence[N | None]) -> N | None:
+    """None when one isn't known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,4 +1,4 @@
-"""Responses to a build's questions: its kept candidates as a data set that the engine runs, BASE beside a memory system.
+"""Responses to a build's questions: the kept ones as a data set that the engine runs, BASE beside a memory system.
 
 A run's data are a copy that never changes (`OPBENCH_HOME/builds/<id>/data/<digest>`), which its study names; so a run
 goes on later with the same questions, whatever filters and reviewers have decided meanwhile.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ def data_of(store: Store, build_id: str, which: Which = "kept") -> str:
             data = built.name(build_id, hashlib.sha256(digests.encode()).hexdigest())
             there = built.folder(data)
             if not there.exists():
-                os.rename(made, there)
+                made.rename(there)
         finally:
             shutil.rmtree(part, ignore_errors=True)
     except OSError as error:

@@ -16,6 +16,10 @@ LONGEST_QUESTION = 400
 LONGEST_NOTE = 400
 LONGEST_NAME = 60
 LONGEST_PROFILE = 900
+#: A summary or profile that is shorter says nothing to build on.
+SHORTEST_PROFILE = 60
+#: What an endpoint that holds a model to a schema holds it to: a small one would else stop after a word.
+_SHORTEST = 12
 #: Items of one answer that are kept at most; further ones aren't even looked at.
 MOST_ITEMS = 60
 
@@ -44,11 +48,11 @@ class Items:
 
 
 def summary() -> Shape:
-    return Shape("summary", _object({"summary": _text(LONGEST_PROFILE)}))
+    return Shape("summary", _object({"summary": _text(LONGEST_PROFILE, SHORTEST_PROFILE)}))
 
 
 def profile() -> Shape:
-    return Shape("profile", _object({"profile": _text(LONGEST_PROFILE)}))
+    return Shape("profile", _object({"profile": _text(LONGEST_PROFILE, SHORTEST_PROFILE)}))
 
 
 def names(what: str, n: int) -> Shape:
@@ -57,7 +61,7 @@ def names(what: str, n: int) -> Shape:
 
 
 def observations(turns: Sequence[str], most: int) -> Shape:
-    item = _object({"fact": _text(LONGEST_NOTE), "turn": {"type": "string", "enum": list(turns)}})
+    item = _object({"fact": _text(LONGEST_NOTE, _SHORTEST), "turn": {"type": "string", "enum": list(turns)}})
     return Shape("observations", _object({"observations": {"type": "array", "items": item, "maxItems": most}}))
 
 
@@ -69,7 +73,7 @@ def relations(topics: Sequence[str]) -> Shape:
 
 
 def questions(n: int) -> Shape:
-    return Shape("questions", _object({"questions": _list(_text(LONGEST_QUESTION), n)}))
+    return Shape("questions", _object({"questions": _list(_text(LONGEST_QUESTION, _SHORTEST), n)}))
 
 
 def noted(n: int, notes: Sequence[str]) -> Shape:
@@ -82,14 +86,16 @@ def keyed(keys: Sequence[str], notes: Sequence[str]) -> Shape:
     return Shape("items", _object({key: _noted(notes) for key in keys}))
 
 
-def read_text(value: Any, key: str, longest: int) -> str:
-    """A text of an object.
+def read_text(value: Any, key: str) -> str:
+    """A summary or profile.
 
     Raises:
-        Wrong: it isn't there, isn't a text, or is too long.
+        Wrong: it isn't there, isn't a text, or is too short or too long.
     """
     found = value.get(key)
-    fault = _fault(found, longest)
+    fault = _fault(found, 2 * LONGEST_PROFILE)
+    if fault is None and len(_line(found)) < SHORTEST_PROFILE:
+        fault = f"has {len(_line(found))} characters; at least {SHORTEST_PROFILE}"
     if fault is not None:
         raise Wrong(f'"{key}" {fault}')
     return _line(found)
@@ -231,8 +237,8 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _text(longest: int) -> dict[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": longest}
+def _text(longest: int, shortest: int = 1) -> dict[str, Any]:
+    return {"type": "string", "minLength": shortest, "maxLength": longest}
 
 
 def _list(item: Mapping[str, Any], n: int) -> dict[str, Any]:
@@ -240,7 +246,8 @@ def _list(item: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def _noted(notes: Sequence[str]) -> dict[str, Any]:
-    return _object({note: _text(LONGEST_NOTE) for note in notes} | {"question": _text(LONGEST_QUESTION)})
+    texts = {note: _text(LONGEST_NOTE, _SHORTEST) for note in notes}
+    return _object(texts | {"question": _text(LONGEST_QUESTION, _SHORTEST)})
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:

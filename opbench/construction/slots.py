@@ -7,7 +7,7 @@ the work went.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -191,10 +191,18 @@ def beyond(known: list[str] | None, number: int) -> bool:
     return known is not None and number > len(known)
 
 
-def expected(spec: BuildSpec, source: Source, units: Mapping[str, Unit]) -> dict[Stage, list[str]]:
-    """The units of the stages that make questions, as far as is known now: topics that aren't judged yet count as
-    unrelated, and every topic as having all of its subtopics."""
-    users = users_of(spec, source)
-    tasks = [similarity_unit(user) for user in users] if needs_similarity(spec) else []
-    tasks += [slot.unit for slot in slots(spec, users) if not void(slot, units)]
-    return {"profiles": profile_units(spec, source, users), "tasks": tasks}
+class Outline:
+    """All units of a build, as far as they are known from what is done."""
+
+    def __init__(self, spec: BuildSpec, source: Source) -> None:
+        """Raises UsageError as `users_of`."""
+        self.users = users_of(spec, source)
+        self.profiles = profile_units(spec, source, self.users)
+        self.similarities = [similarity_unit(user) for user in self.users] if needs_similarity(spec) else []
+        self.slots = list(slots(spec, self.users))
+
+    def expected(self, units: Units) -> dict[Stage, list[str]]:
+        """The units of the stages that make questions: topics that aren't judged yet count as unrelated, and every
+        topic as having all of its subtopics."""
+        tasks = [*self.similarities, *(slot.unit for slot in self.slots if not void(slot, units))]
+        return {"profiles": self.profiles, "tasks": tasks}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from opbench.construction import shapes
 from opbench.construction.asking import Shape
-from opbench.construction.making import Making, Task
+from opbench.construction.making import Making, Task, together
 from opbench.construction.people import Fact, Person
 from opbench.construction.prompting import Prompt, bullets, load_prompt
 from opbench.construction.shapes import Item, Items
@@ -58,11 +57,12 @@ async def judge_topics(making: Making, person: Person) -> None:
 
 async def fill(making: Making, person: Person, chain: Sequence[Slot]) -> None:
     """One kind of question of a user by one generator, round by round: a later one is told what there is."""
+    unrelated = output_of(making.units.get(similarity_unit(person.user)), "unrelated")
     for slot in chain:
+        if slot.what == "fully-irrelevant" and unrelated is None:
+            return
         if void(slot, making.units):
             continue
-        if slot.what == "fully-irrelevant" and output_of(making.units.get(similarity_unit(slot.user)), "unrelated") is None:
-            return
         if await _questions(making, person, slot, _earlier(making, chain, slot)) is None:
             return
 
@@ -79,12 +79,10 @@ async def fill_repetition(making: Making, person: Person, chain: Sequence[Slot])
         if unit.status == "failed":
             continue
         mine = [each for each in chain if each.what == "repetition" and each.round == slot.round]
-        await asyncio.gather(
-            *(
-                _questions(making, person, each, _earlier(making, chain, each))
-                for each in mine
-                if not void(each, making.units)
-            )
+        await together(
+            _questions(making, person, each, _earlier(making, chain, each))
+            for each in mine
+            if not void(each, making.units)
         )
 
 
@@ -106,9 +104,7 @@ async def _questions(making: Making, person: Person, slot: Slot, earlier: Sequen
     topic, subtopic = _topic(making, person, slot)
 
     def candidates(items: Items) -> list[Candidate]:
-        return [
-            _candidate(slot, number, item, order, topic, subtopic) for number, item in enumerate(items.items)
-        ]
+        return [_candidate(slot, number, item, order, topic, subtopic) for number, item in enumerate(items.items)]
 
     return await making.do(
         Task(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from opbench.construction.asking import Shape, Wrong
+from opbench.construction.people import Fact
 from opbench.construction.prompting import Prompt, load_prompt
 from opbench.construction.wording import Checked, Question, Why
 from opbench.models.embeddings import Vectors
@@ -28,14 +29,15 @@ class Line:
     """A turn of the history, or an observation noted down from it."""
 
     id: str
-    """The turn's id, or of an observation the ids of the turns that it rests on."""
+    """The turn's id, or of an observation the ids of the turns that it rests on; may be empty."""
     date: str
+    """Of the session, such as `8 May 2023`; empty when it isn't known."""
     text: str
     turns: frozenset[str]
 
     @property
     def shown(self) -> str:
-        return f"({self.date}) {self.text}"
+        return f"({self.date}) {self.text}" if self.date else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,25 @@ class History:
         return [self.lines[place] for place in sorted({*map(int, nearest), *of_memory})]
 
 
-def lines_of(conversation: Conversation, noted: Mapping[int, Sequence[Any] | None]) -> tuple[Line, ...]:
-    """All turns and observations of a conversation; of a session the turns first.
-
-    `noted`: by session number the [text, turn id] that the build's model noted where the file has no observations.
-    """
-    found = []
+def lines_of(conversation: Conversation, facts: Sequence[Fact]) -> tuple[Line, ...]:
+    """All turns of a conversation and what was noted of a user, in the order of time; of a session the turns first.
+    Facts that rest on no turn come last, without a date."""
+    found: list[Line] = []
+    placed: set[int] = set()
     for session in conversation.sessions:
+        turns = {turn.id for turn in session.turns}
         for turn in session.turns:
             text = f"{turn.speaker}: {_flat(turn.text)}"[:_LONGEST_LINE]
             found.append(Line(turn.id, session.day, text, frozenset((turn.id,))))
-        observed = [(each.text, each.evidence) for each in session.observations]
-        observed += [(str(text), (str(turn),)) for text, turn in noted.get(session.number) or ()]
-        for text, evidence in observed:
-            found.append(Line(", ".join(evidence), session.day, _flat(text)[:_LONGEST_LINE], frozenset(evidence)))
-    return tuple(found)
+        for number, fact in enumerate(facts):
+            if fact.evidence and fact.evidence[0] in turns:
+                placed.add(number)
+                found.append(_noted(fact, session.day))
+    return (*found, *(_noted(fact, "") for number, fact in enumerate(facts) if number not in placed))
+
+
+def _noted(fact: Fact, date: str) -> Line:
+    return Line(", ".join(fact.evidence), date, _flat(fact.text)[:_LONGEST_LINE], frozenset(fact.evidence))
 
 
 def _flat(text: str) -> str:
@@ -122,6 +128,6 @@ def read(value: Any, lines: Sequence[Line]) -> Checked:
         return Checked(None, answer)
     if line is None:
         raise Wrong('a verdict of "true" needs the label of the line that says so as "line"')
-    where = f"{line.id}, {line.date}" if line.id else line.date
+    where = ", ".join(part for part in (line.id, line.date) if part)
     details = {"memory": line.text, "turns": sorted(line.turns), "date": line.date}
-    return Checked(Why(f"true after all: “{line.text}” ({where})", details), answer)
+    return Checked(Why(f"true after all: “{line.text}”" + (f" ({where})" if where else ""), details), answer)

@@ -18,7 +18,7 @@ from opbench.errors import ModelError
 from opbench.models.chat import Told, beginning, chat_body, estimated_tokens, in_one_piece, streamed
 from opbench.models.embedded import EmbeddedServer
 from opbench.models.embeddings import Embedded, Vectors
-from opbench.models.endpoint import Answer, ClientStats, Endpoint, OnRetry, Send
+from opbench.models.endpoint import Answer, ClientStats, Endpoint, OnRetry, Send, who
 from opbench.models.failures import Failure, storable
 from opbench.models.registry import ModelSpec, Registry, Spec
 from opbench.models.replies import chat_result, decode, embedding_tokens, vectors
@@ -206,5 +206,5 @@ class ModelClient:
         if not key:
             said = f"no key. Set {spec.key_env} (environment) and try again."
         error = ModelError(f"{spec.name}: {said}", kind="auth", model=spec.name, attempts=0)
-        self.stats.in_vain.failed(spec.name, error)
+        self.stats.in_vain.failed(who(spec), error)
         raise error

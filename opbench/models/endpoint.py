@@ -62,6 +62,11 @@ class ClientStats:
         return {"requests": self.requests, "retries": dict(self.retries), "waited_s": round(self.waited_s, 1)}
 
 
+def who(spec: Spec) -> str:
+    """What calls of a model or an embedder are counted under: the two may have the same name."""
+    return f"{type(spec).__name__} {spec.name}"
+
+
 class Endpoint:
     """Belongs to one event loop; close it with `aclose`."""
 
@@ -89,8 +94,7 @@ class Endpoint:
         self.streams = True
         """Whether it hasn't refused to stream so far."""
         self._key = key
-        # A model and an embedder may have the same name.
-        self._who = f"{type(spec).__name__} {spec.name}"
+        self._who = who(spec)
         self._stats = stats
         self._embedded = embedded
         self._on_retry = on_retry

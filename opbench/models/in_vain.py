@@ -50,12 +50,19 @@ class InVain:
         row.refused = row.refused + 1 if refused else 0
         row.last = str(error)
 
-    def reason_to_halt(self) -> str | None:
-        """Why asking on makes no sense, as a sentence: 20 calls in a row were refused for the key, the quota or the
-        model's name, or at least 20 calls failed and none was answered for 10 minutes. None while it does."""
-        for row in self._rows.values():
+    def reasons(self) -> dict[str, str]:
+        """By who was asked: why asking on makes no sense, in sentences. 20 calls in a row were refused for the key, the
+        quota or the model's name, or at least 20 calls failed and none was answered for 10 minutes."""
+        found: dict[str, str] = {}
+        for who, row in self._rows.items():
             lasted = self._clock() - row.since
             if row.refused >= _CALLS or (row.calls >= _CALLS and lasted >= _PATIENCE_S):
                 how = "in a row" if row.refused >= _CALLS else f"and none was answered for {lasted / 60:.0f} minutes"
-                return f"Stopped: {row.calls} calls failed {how}. {row.last} What is left waits for the next start."
+                found[who] = f"{row.calls} calls failed {how}. {row.last}"
+        return found
+
+    def reason_to_halt(self) -> str | None:
+        """Why work stops that needs all of its models, as a sentence; None while asking makes sense."""
+        for reason in self.reasons().values():
+            return f"Stopped: {reason} What is left waits for the next start."
         return None

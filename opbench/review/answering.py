@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from opbench.review.spec import Decision, Said
 from opbench.store import schema as s
 from opbench.store.database import Store, store_time
 from opbench.store.review_answers import standing_answers
-from opbench.store.reviews import SENIOR_PLACE, Reviewer
+from opbench.store.reviews import SENIOR_PLACE, Reviewer, storable
 
 _LONGEST_PRESS = 64
 
@@ -45,7 +44,6 @@ def answer(store: Store, reviewer_id: str, item: str, press: str, said: Said) ->
         raise UsageError("say which response is over-personalised: A, B, neither or both.")
     if not press or len(press) > _LONGEST_PRESS:
         raise UsageError("the answer lacks the mark of its showing. Reload the page.")
-    _check(said)
     with store.begin() as connection:
         person, spec = taking_part(connection, reviewer_id)
         if _arrived(connection, person, item, press):
@@ -99,27 +97,18 @@ def write(
         "verdict": said.verdict,
         "base_score": said.base_score,
         "memory_score": said.memory_score,
-        "comment": said.comment,
+        "comment": storable(said.comment),
         "flagged": said.flagged,
         "first": first,
         "seconds": said.seconds,
         "press": press,
-        "made_at": made_at,
+        # To the microsecond, as files tell it.
+        "made_at": round(made_at, 6),
     }
     connection.execute(s.review_answers.insert().values(**row))
     it = (g.review_id == person.review_id, g.item == item, g.reviewer_id == person.id)
     if said.verdict is not None:
         connection.execute(update(s.review_assignments).where(*it).values(answered_at=made_at))
-
-
-def _check(said: Said) -> None:
-    for name, value in (
-        ("base_score", said.base_score),
-        ("memory_score", said.memory_score),
-        ("seconds", said.seconds),
-    ):
-        if value is not None and not math.isfinite(value):
-            raise UsageError(f"{name} {value}: give a number, or nothing.")
 
 
 def _arrived(connection: Connection, person: Reviewer, item: str, press: str) -> bool:

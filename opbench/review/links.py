@@ -34,8 +34,8 @@ class Invited:
 
 
 def link_path(secret: str) -> str:
-    """What an invitation's address ends with, after the dashboard's own. Behind `#`, so that browsers send it to no
-    server: it stands in no log and no referrer. The page takes it out of the address bar (`pages/shared/review_link.py`)."""
+    """What an invitation's address ends with, after the dashboard's own. The secret stands behind `#`, so that browsers
+    send it to no server: it is in no log and no referrer. The page takes it out of the address bar."""
     return f"/review#reviewer={secret}"
 
 

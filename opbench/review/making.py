@@ -1,4 +1,4 @@
-"""Making a review: pairs of responses of a run, BASE and one with memory, copied with what a reviewer needs to judge them.
+"""Making a review: pairs of responses of a run, BASE and one with memory, with what a reviewer needs to judge them.
 
 A review stands by itself: the run may be deleted. Its items are OP-Bench questions that both configurations answered.
 """

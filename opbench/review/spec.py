@@ -74,4 +74,4 @@ class Said(_Part):
     memory_score: float | None = Field(None, ge=0.0, le=1.0)
     comment: str = Field("", max_length=2000)
     flagged: bool = False
-    seconds: float | None = Field(None, ge=0.0)
+    seconds: float | None = Field(None, ge=0.0, allow_inf_nan=False)

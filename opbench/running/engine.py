@@ -28,6 +28,7 @@ from opbench.running.interpreter import collecting_seldom
 from opbench.running.jobs import Job, JobSource
 from opbench.running.pipeline import Pipeline
 from opbench.running.repetition import Embed, embed_missing, newest_vectors, score_users
+from opbench.running.silent import Silent, left_out
 from opbench.running.trace import Trace
 from opbench.running.vectors import KEPT, SharedVectors
 from opbench.store import schema as s
@@ -103,6 +104,12 @@ class _Jobs:
                     self._exhausted = not self._at_hand
         return self._at_hand.popleft() if self._at_hand else None
 
+    async def leave(self, job: Job) -> None:
+        """One that isn't done by this execution."""
+        await self._source.committed([job])
+        # Many may be left one after the other.
+        await asyncio.sleep(0)
+
     async def _take(self) -> Sequence[Job]:
         taking = asyncio.ensure_future(self._source.take())
         stopped = asyncio.ensure_future(self._stop.wait())
@@ -130,6 +137,7 @@ class Engine:
         stats: Callable[[], dict[str, Any]],
         worker: dict[str, Any],
         reason_to_halt: Callable[[], str | None] = lambda: None,
+        silent: Silent | None = None,
         halted_after: str | None = None,
         scores_users: bool = True,
         before: Callable[[Progress], Awaitable[None]] | None = None,
@@ -139,6 +147,8 @@ class Engine:
 
         `stats` gives the model client's counts (requests, retries by kind), shown beside the progress.
         `reason_to_halt` is asked before each record is taken up; a sentence ends the run like a stop.
+        `silent`: jobs that it passes over are left for another start, while the others are done; the run ends like one
+        that was halted then. `passed_over` counts them by model.
         `halted_after` is said when the plan is done and yet was only a part of what is to do.
         `scores_users`: False for a member of a team, whose leader gives the users their scores and says why the run
         ended; the member's row stays then, with its last numbers, until its leader forgets it.
@@ -166,6 +176,8 @@ class Engine:
         self.halted: str | None = None
         """The reason for which nothing more was taken up."""
         self._reason_to_halt = reason_to_halt
+        self._silent = silent
+        self.passed_over: Counter[str] = Counter()
         self._halted_after = halted_after
         self._before = before
         self._scores_users = scores_users
@@ -210,9 +222,7 @@ class Engine:
                 known = await self._store.in_thread(newest_vectors, self._store, self._run_id, self._embedder, KEPT)
                 self._vectors.know(known)
             queue = _Jobs(source, self._stop)
-            workers = [
-                asyncio.create_task(self._work(queue, progress)) for _ in range(min(self._concurrency, source.to_do))
-            ]
+            workers = [asyncio.create_task(self._work(queue)) for _ in range(min(self._concurrency, source.to_do))]
             await _all_or_first_error([*workers], guard=[writing, beating])
             self._finished.put_nowait(None)
             self._pressing.set()
@@ -222,6 +232,8 @@ class Engine:
             elif self.halted is not None:
                 # Said anew, with what was in flight.
                 self.halted = self._reason_to_halt() or self.halted
+            elif self._silent is not None and self._scores_users and not self.stopping:
+                self.halted = left_out(self._silent.models(), self.passed_over)
             if self._scores_users:
                 reason = await embed_missing(self._store, self._run_id, self._embedder, self._embed)
                 async with self._scoring:
@@ -264,9 +276,13 @@ class Engine:
             self.halted = self._reason_to_halt()
         return self.halted is None
 
-    async def _work(self, queue: _Jobs, progress: Progress) -> None:
+    async def _work(self, queue: _Jobs) -> None:
         # Asked again once there is a job: others' shards may be long in coming.
         while await self.may_go_on() and (job := await queue.next()) is not None and await self.may_go_on():
+            if self._silent is not None and self._silent.passes_over(job):
+                self.passed_over[job.configuration.model] += 1
+                await queue.leave(job)
+                continue
             if job.record_id is not None:
                 await self._hand_over(await self._judge_again(job, job.record_id))
                 continue

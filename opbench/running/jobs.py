@@ -61,7 +61,8 @@ class JobSource(Protocol):
         ...
 
     async def committed(self, jobs: Sequence[Job]) -> None:
-        """The records of these jobs are in the store: a shard whose jobs all are is given back.
+        """The records of these jobs are in the store, or are left for another start of the run: a shard of which no
+        other job is open is given back.
 
         Raises:
             StoreError: the store can't be written.

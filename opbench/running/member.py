@@ -19,6 +19,7 @@ from opbench.running.ingestion import Failures, failures_of
 from opbench.running.lease_source import LeaseSource
 from opbench.running.pipeline import Pipeline
 from opbench.running.prepare import Prepared
+from opbench.running.silent import silent_of
 from opbench.running.worker import make_tools
 from opbench.store import leases
 from opbench.store import schema as s
@@ -54,7 +55,7 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
     tools = make_tools(store, prepared, concurrency, failures, of=part.of)
     meter = Meter(prepared, tools.calls.stats, 0.0)
     budget = part.budget_usd
-    in_vain = prepared.client.stats.in_vain
+    silent = silent_of(prepared)
 
     def stats() -> dict[str, Any]:
         client = prepared.client.stats
@@ -66,7 +67,8 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
             "answered_as": {name: sorted(names) for name, names in client.answered_as.items()},
             "halted": engine.halted,
             "unpriced": next(iter(tools.calls.stats.unpriced), None),
-            "in_vain": in_vain.reason_to_halt(),
+            "in_vain": silent.reason_to_halt(),
+            "passed_over": {name: silent.models()[name] for name in engine.passed_over},
         }
 
     engine = Engine(
@@ -78,7 +80,8 @@ async def work(store: Store, prepared: Prepared, part: Part, *, stop: asyncio.Ev
         on_progress=lambda progress: None,
         stats=stats,
         worker=worker,
-        reason_to_halt=lambda: (budget and meter.reason_to_halt(budget)) or in_vain.reason_to_halt(),
+        reason_to_halt=lambda: (budget and meter.reason_to_halt(budget)) or silent.reason_to_halt(),
+        silent=silent,
         scores_users=False,
         concurrency=part.concurrency,
     )

@@ -19,6 +19,7 @@ from opbench.running.engine import Progress
 from opbench.running.plan import DONE, Plan
 from opbench.running.repetition import score_users
 from opbench.running.shards import cut
+from opbench.running.silent import left_out
 from opbench.store import leases
 from opbench.store import schema as s
 from opbench.store.claims import Pulse
@@ -120,6 +121,8 @@ class Team:
         self._share_is_spent = False
         self._in_vain = ""
         """Why asking on makes no sense, as the first member says that saw it."""
+        self._passed_over: dict[str, str] = {}
+        """Models whose records members left, with the reason."""
         self._scored_at = time.time()
         self.reason: str | None = None
         """Why the work ended before it was done; None when it was done, or people stopped it."""
@@ -231,6 +234,7 @@ class Team:
         if in_vain:
             self._in_vain = self._in_vain or in_vain
             self._end_members()
+        self._passed_over.update(stats.get("passed_over", {}))
         self._share_is_spent = self._share_is_spent or bool(stats.get("halted") and not in_vain)
         if said:
             self._last_death = said
@@ -298,12 +302,15 @@ class Team:
         left = await self._store.in_thread(leases.undone, self._store, self._run_id, self._leader, len(self._shards))
         await self._store.in_thread(leases.end, self._store, self._run_id, self._leader)
         self._tell(progress)
-        if not left:
+        stopped = self._asked_to_stop or await self._store.in_thread(self._stop_is_asked)
+        if not left and self._passed_over:
+            self.reason = None if stopped else self._in_vain or left_out(self._passed_over, self._passed_over)
+        elif not left:
             # Nobody told of what a member did in the seconds before it was killed; the records do.
             progress.done = progress.to_do
             progress.error_kinds = Counter(await self._store.in_thread(self._errors))
             progress.errors = progress.error_kinds.total()
-        elif not (self._asked_to_stop or await self._store.in_thread(self._stop_is_asked)):
+        elif not stopped:
             self.reason = await self._store.in_thread(self._why)
 
     def _stop_is_asked(self) -> bool:

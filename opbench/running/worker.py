@@ -21,6 +21,7 @@ from opbench.running.pipeline import Pipeline, Tools
 from opbench.running.plan import Plan, make_plan, pilot
 from opbench.running.prepare import Prepared, connect, git_commit
 from opbench.running.retrieval import Retrieval
+from opbench.running.silent import silent_of
 from opbench.running.team import Team
 from opbench.store.claims import claim, new_worker, orphans
 from opbench.store.database import Store
@@ -77,6 +78,7 @@ async def execute(
     ingestion = make_ingestion(prepared, plan, concurrency)
     tools = make_tools(store, prepared, concurrency, ingestion.failures)
     meter = Meter(prepared, tools.calls.stats, before)
+    silent = silent_of(prepared)
     team: Team | None = None
     if crew is not None:
         team = Team(
@@ -133,7 +135,7 @@ async def execute(
         if team is not None and team.reason is not None:
             return team.reason
         spent = None if budget_usd is None else meter.reason_to_halt(budget_usd)
-        return spent or prepared.client.stats.in_vain.reason_to_halt()
+        return spent or silent.reason_to_halt()
 
     engine = Engine(
         store,
@@ -145,6 +147,7 @@ async def execute(
         stats=stats,
         worker=worker,
         reason_to_halt=reason_to_halt,
+        silent=silent,
         halted_after=f"The pilot of {len(plan.jobs):,} records is done; the rest of the study waits."
         if len(plan.jobs) < len(whole.jobs)
         else None,

@@ -360,8 +360,8 @@ def save_unit(
         insert_calls(connection, calls)
         if lost is None:
             of_unit = (s.build_units.c.build_id == build_id, s.build_units.c.unit == unit.unit)
-            connection.execute(delete(s.build_units).where(*of_unit))
-            connection.execute(delete(s.candidates).where(c.build_id == build_id, c.unit == unit.unit))
+            if connection.execute(delete(s.build_units).where(*of_unit)).rowcount:
+                connection.execute(delete(s.candidates).where(c.build_id == build_id, c.unit == unit.unit))
             connection.execute(s.build_units.insert().values(build_id=build_id, **_unit_row(unit)))
             if candidates:
                 rows = [{"build_id": build_id, **asdict(each), "evidence": list(each.evidence)} for each in candidates]
@@ -467,7 +467,7 @@ def _build(row: Row[Any], now: float) -> Build:
         row.created_at,
         row.request,
         row.halted,
-        _told(row.worker) if alive else None,
+        told(row.worker) if alive else None,
     )
 
 
@@ -491,7 +491,7 @@ def _at_work(connection: Connection, build_id: str) -> str | None:
     _lock(connection, build_id)
     b = s.builds.c
     row = connection.execute(select(b.worker, b.heartbeat_at).where(b.id == build_id)).one()
-    return _told(row.worker) if _alive(row.worker, row.heartbeat_at, store_time(connection)) else None
+    return told(row.worker) if _alive(row.worker, row.heartbeat_at, store_time(connection)) else None
 
 
 def _still_ours(connection: Connection, build_id: str, worker: str) -> None:
@@ -511,7 +511,8 @@ def _parts(worker: str) -> tuple[int, str]:
     return int(pid), rest.rpartition("#")[0]
 
 
-def _told(worker: str) -> str:
+def told(worker: str) -> str:
+    """A worker in words: `12 on host`."""
     pid, host = _parts(worker)
     return f"{pid} on {host}"
 

@@ -226,6 +226,11 @@ def delete_set(store: Store, set_id: str) -> None:
 # --- Judgings -----------------------------------------------------------------------------------------------------
 
 
+def starting(set_id: str | None, run_id: str | None, provenance: Mapping[str, Any]) -> str:
+    """The id that the judging has or would have."""
+    return digest_of([set_id, run_id, digest_of(provenance)])[:_ID_LENGTH]
+
+
 def start_judging(
     store: Store,
     *,
@@ -238,8 +243,7 @@ def start_judging(
 ) -> str:
     """Make the judging, or find the one of the same judge over the same set or run, and return its id. `repeats` only
     ever grow."""
-    digest = digest_of(provenance)
-    identity = digest_of([set_id, run_id, digest])[:_ID_LENGTH]
+    identity = starting(set_id, run_id, provenance)
     j = s.judgings.c
     row = {
         "id": identity,
@@ -248,7 +252,7 @@ def start_judging(
         "judge": judge,
         "label": label,
         "provenance": dict(provenance),
-        "digest": digest,
+        "digest": digest_of(provenance),
         "repeats": repeats,
         "created_at": time.time(),
     }

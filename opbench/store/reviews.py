@@ -148,10 +148,15 @@ def named(name: str, what: str) -> str:
     Raises:
         UsageError: there is none.
     """
-    name = " ".join(name.split())[:LONGEST_NAME]
+    name = " ".join(storable(name).split())[:LONGEST_NAME]
     if not name:
         raise UsageError(f"{what} needs a name.")
     return name
+
+
+def storable(text: str) -> str:
+    """The text without NUL and halves of characters, which a database refuses."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def review_list(store: Store) -> list[ReviewRow]:

@@ -130,7 +130,7 @@ def gate() -> bool:
     if visitor.reason:
         st.info(plain(visitor.reason), icon=":material/person_off:")
     if visitor.signed_in:
-        _sign_out_button()
+        sign_out_button()
         return False
     st.components.v2.component("keep_link", js=_KEEP_LINK)(key="keep-link")
     for provider in _policy().providers or ("",):
@@ -145,7 +145,7 @@ def show_who() -> None:
     visitor = who()
     if visitor.signed_in:
         st.caption(f"{plain(visitor.name)} · {visitor.role}")
-        _sign_out_button()
+        sign_out_button()
     elif visitor.role == "viewer":
         st.caption("Open to all: you read and download.")
 
@@ -184,7 +184,8 @@ def _forget_session() -> None:
             del st.session_state[key]
 
 
-def _sign_out_button() -> None:
+def sign_out_button() -> None:
+    """The way out."""
     if st.button("Sign out", key="sign-out", icon=":material/logout:"):
         _ENDED.end(_claims(), _policy().hours)
         _forget_session()

@@ -61,7 +61,9 @@ def _filters(whole: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Any, ...]]:
     states = {name: label for name, (_, _, label) in STATES.items() if name in set(whole["state"])}
     subtypes = {name: theme.name(name) for name in OP_SUBTYPES if name in set(whole["subtype"])}
     # In the filters' order, as in the funnel.
-    deciders = {name: decider(name) for name in [*DECIDERS, *whole["decided_by"].dropna()] if name in set(whole["decided_by"])}
+    deciders = {
+        name: decider(name) for name in [*DECIDERS, *whole["decided_by"].dropna()] if name in set(whole["decided_by"])
+    }
     writers = list(dict.fromkeys(whole["generator"]))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         state = link.some_of("State", list(states), "state", names=states, placeholder="all", width=260)

@@ -118,7 +118,9 @@ def _ask_for_counts(off: dict[str, Any]) -> dict[str, int]:
     found = {}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name, (label, what) in _COUNTS.items():
-            low, high = (1, 20) if name == "topics" else (0, 20 if name in ("irrelevant", "subtopics", "repetition") else 50)
+            low, high = (
+                (1, 20) if name == "topics" else (0, 20 if name in ("irrelevant", "subtopics", "repetition") else 50)
+            )
             found[name] = link.number(label, low, high, getattr(usual, name), name, width=190, help=what, **off)
     return found
 

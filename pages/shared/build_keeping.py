@@ -9,7 +9,7 @@ import streamlit as st
 from opbench.construction.responding import forget_data
 from opbench.errors import UsageError
 from opbench.store.builds import LONGEST_NAME, Build, delete_build, rename_build
-from pages.shared import access, builds, collecting, parts, results
+from pages.shared import access, builds, collecting, results
 
 
 def provenance(build: Build) -> None:
@@ -33,9 +33,8 @@ def manage(build: Build) -> None:
     store = results.opened().store
     with st.expander("Rename or delete", icon=":material/edit:"):
         with st.form(f"rename-{build.id}-{builds.turn()}", border=False):
-            with st.container(horizontal=True, vertical_alignment="bottom"):
-                name = st.text_input("Name", value=build.name, max_chars=LONGEST_NAME)
-                renamed = st.form_submit_button("Rename", icon=":material/edit:")
+            name = st.text_input("Name", value=build.name, max_chars=LONGEST_NAME)
+            renamed = st.form_submit_button("Rename", icon=":material/edit:")
         if renamed:
             access.demand_edit()
             rename_build(store, build.id, name)
@@ -44,8 +43,8 @@ def manage(build: Build) -> None:
             st.caption("It is being worked on: stop it before deleting it.")
             return
         st.markdown(
-            "Deleting takes its questions with all decisions, its profiles, and the data that its runs read; these runs "
-            "keep what they recorded, but can't go on. The answers of its calls stay in the call store, so that making "
+            "Deleting takes its questions with all decisions, its profiles, and the data that its runs read; these "
+            "runs keep what they recorded, but can't go on. The answers of its calls stay in the call store, so that making "
             "it anew with the same settings pays only for what isn't there."
         )
         with st.form(f"delete-{build.id}-{builds.turn()}", border=False):

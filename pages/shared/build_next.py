@@ -13,7 +13,7 @@ import streamlit as st
 
 from opbench.construction.export import Which, export_zip
 from opbench.construction.responding import data_of, response_study
-from opbench.errors import OpbenchError, UsageError
+from opbench.errors import OpbenchError
 from opbench.judges import is_rule_judge
 from opbench.models import load_registry
 from opbench.running.launch import command
@@ -22,7 +22,6 @@ from opbench.store.builds import Build
 from opbench.study import Study
 from pages.shared import (
     access,
-    build_candidates,
     builds,
     chosen_models,
     link,

@@ -38,9 +38,7 @@ def show(build_id: str) -> None:
         if not person.facts:
             st.caption("No observation is known of them yet: memory-level questions need some.")
             return
-        frame = pd.DataFrame(
-            [{"observation": fact.text, "evidence": " ".join(fact.evidence)} for fact in person.facts]
-        )
+        frame = pd.DataFrame([{"observation": fact.text, "evidence": " ".join(fact.evidence)} for fact in person.facts])
         columns: dict[str, Any] = {
             "observation": st.column_config.TextColumn("observation", width="large"),
             "evidence": st.column_config.TextColumn("turns", width=110, help="Ids of the turns that it rests on"),

@@ -1,4 +1,4 @@
-"""What a build came to: the funnel from candidates to questions, cost and acceptance by generator, and the work done."""
+"""What a build came to: the funnel from candidates to questions, cost and acceptance by generator, and its work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def work(build_id: str) -> None:
             "model": text("model", width=150),
             "units": number("units", format="localized", width=65, help="Pieces of work"),
             "failed": number("failed", format="localized", width=65),
-            "repaired": number("repaired", format="localized", width=75, help="Took a second call that shows the fault"),
+            "repaired": number(
+                "repaired", format="localized", width=75, help="Took a second call that shows the fault"
+            ),
             "calls": number("calls", format="localized", width=65, help="Reused ones included"),
             "tokens_in": number("tokens in", format="localized", width=85),
             "tokens_out": number("tokens out", format="localized", width=85),

@@ -1,4 +1,4 @@
-"""Which conversations a build is made of: the benchmark's, the sample's, or a file of one's own, converted if need be."""
+"""Which conversations a build is made of: the benchmark's, the sample's, or one's own file, converted if need be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbench.construction.loading import Source, read_bytes, read_source
 from opbench.errors import DataError
 from opbench.figures import theme
 from opbench.sharing.naming import file_stem
-from pages.shared import access, builds, link, parts
+from pages.shared import access, builds, link
 
 CONVERSATIONS = {"auto": "benchmark data", "sample": "bundled sample", "upload": "a file of mine"}
 _GAP_HOURS = 6.0

@@ -19,7 +19,9 @@ _LONGEST = 200
 _JS = """
 const KEPT = "opbench-reviewer";
 const keep = (secret) => {
-  try { secret ? sessionStorage.setItem(KEPT, secret) : sessionStorage.removeItem(KEPT); } catch { /* nothing is kept */ }
+  try {
+    if (secret) sessionStorage.setItem(KEPT, secret); else sessionStorage.removeItem(KEPT);
+  } catch { /* A tab that keeps nothing: after a reload the link is followed again. */ }
 };
 const kept = () => { try { return sessionStorage.getItem(KEPT); } catch { return null; } };
 export default function ({ data, setTriggerValue }) {

@@ -101,7 +101,7 @@ class View {
     }
     this.one(".place").textContent = data.place;
     this.one("progress").value = data.share;
-    this.one(".saved").textContent = this.draft?.sent ? "Saving…" : data.saved;
+    this.one(".saved").textContent = this.draft?.sent ? "Saving…" : heard?.ok ? heard.text : "";
     this.one(".problem").textContent = heard && !heard.ok ? heard.text : "";
     this.one(".undo").disabled = !data.undo;
     this.mark();

@@ -1,12 +1,12 @@
 """The three panels of the paper's figure 8: the user, the question with its two responses, the controls.
 
-A component draws them (`review_panel.html`, `.css`, `.js`), so that a key is answered at once and what is begun outlives a
-reload. It gets texts as data and puts them into the page as text nodes.
+A component draws them (`review_panel.html`, `.css`, `.js`), so that a key is answered at once and what is begun
+outlives a reload. It gets texts as data and puts them into the page as text nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from typing import Any
 import streamlit as st
 
 from opbench.figures import theme
-from opbench.review.spec import Content
+from opbench.review.assigning import Note, Task
+from opbench.review.spec import Said
 from opbench.sharing.visible import visible
 
 _HERE = Path(__file__).parent
-_HTML, _CSS, _JS = (
-    (_HERE / f"review_panel.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
-)
+_HTML, _CSS, _JS = ((_HERE / f"review_panel.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
 _KEY = "review-panel"
 #: What the ends of the scale mean for each type of question (paper, section 3.4).
 _SCALES: Mapping[str, str] = {
@@ -34,20 +33,6 @@ _SCALES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """An item as a reviewer sees it. `a_first`: which of the two responses stands as A (base or memory)."""
-
-    item: str
-    user: str
-    subtype: str
-    content: Content
-    a: str
-    b: str
-    earlier: Sequence[str] = ()
-    """What the reviewers said, a line each; for the senior alone."""
-
-
-@dataclass(frozen=True, slots=True)
 class Heard:
     """What became of a press: the page drops what it kept of it, or tells why it wasn't taken."""
 
@@ -58,33 +43,30 @@ class Heard:
 
 def draw(
     of: str,
-    card: Card | None,
+    task: Task | None,
     *,
     place: str,
     share: float,
-    saved: str,
     undo: bool,
     waiting: str = "",
     guidance: str = "",
-    before: Mapping[str, Any] | None = None,
     heard: Heard | None = None,
     on_said: Callable[[], None],
 ) -> None:
-    """Draw an item, or with None why there is none (`waiting`).
+    """Draw an item, or with None why there is none (`waiting`). Which response is which stays on the server.
 
-    `of` tells reviewers and reviews apart, `place` and `share` (0 to 1) how far the reviewer is, `saved` what was
-    saved last; `undo`: whether there is an answer to take back; `before`: what a taken-back answer said.
+    `of` is the reviewer's id, `place` and `share` (0 to 1) say how far they are; `undo`: whether there is an answer to
+    take back.
     """
     data = {
         "of": of,
-        "item": None if card is None else _item(card),
+        "item": None if task is None else _item(task),
         "place": visible(place),
         "share": share,
-        "saved": saved,
         "undo": undo,
         "waiting": waiting,
         "guidance": visible(guidance),
-        "before": dict(before) if before else None,
+        "before": None if task is None or task.said is None else _before(task, task.said),
         "heard": None if heard is None else {"press": heard.press, "ok": heard.ok, "text": visible(heard.text)},
     }
     component = st.components.v2.component("opbench_review_panel", html=_HTML, css=_CSS, js=_JS)
@@ -97,21 +79,34 @@ def said() -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _item(card: Card) -> dict[str, Any]:
-    content = card.content
+def _item(task: Task) -> dict[str, Any]:
+    content = task.content
     return {
-        "id": card.item,
-        "user": visible(card.user),
-        "kind": theme.name(card.subtype),
-        "scale": _SCALES.get(card.subtype, "1: not over-personalised at all. 0: as much as can be."),
+        "id": task.item,
+        "user": visible(task.user),
+        "kind": theme.name(task.subtype),
+        "scale": _SCALES.get(task.subtype, "1: not over-personalised at all. 0: as much as can be."),
         "question": visible(content.question),
-        "a": visible(card.a),
-        "b": visible(card.b),
+        "a": visible(task.a),
+        "b": visible(task.b),
         "profile": visible(content.profile),
         "topics": [visible(topic) for topic in content.topics],
         "memories": [
             {"text": visible(each.text), "date": visible(each.date), "relevant": each.relevant}
             for each in content.memories
         ],
-        "earlier": [visible(line) for line in card.earlier],
+        "earlier": [_noted(note) for note in task.notes],
     }
+
+
+def _before(task: Task, said: Said) -> dict[str, Any]:
+    a, b = said.base_score, said.memory_score
+    if task.first == "memory":
+        a, b = b, a
+    verdict = None if said.verdict is None else task.choice(said.verdict)
+    return {"verdict": verdict, "a": a, "b": b, "comment": said.comment, "flagged": said.flagged}
+
+
+def _noted(note: Note) -> str:
+    told = [*(["Flagged."] if note.flagged else []), *([f"“{visible(note.comment)}”"] if note.comment else [])]
+    return " ".join([*told, *(["(Saw A and B the other way round.)"] if note.swapped and note.comment else [])])

@@ -57,7 +57,9 @@ def test_a_study_of_it_is_another_study_and_never_comparable_with_the_paper(ther
     assert prepared.run_id != prepare(study.model_copy(update={"data": "sample"})).run_id
 
 
-@pytest.mark.parametrize("wrong", ["builds", "build:", "build:a1:xyz", "build:../x:0123456789ab", "build:a1:0123456789abc", ""])
+@pytest.mark.parametrize(
+    "wrong", ["builds", "build:", "build:a1:xyz", "build:../x:0123456789ab", "build:a1:0123456789abc", ""]
+)
 def test_what_names_no_data_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match=r"flags: data: '.*' is none of auto, sample and build:<id>:<digest>"):
         make_study({"models": ["m"], "data": wrong}, where="flags")

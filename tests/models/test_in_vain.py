@@ -22,11 +22,9 @@ def test_twenty_refusals_in_a_row_are_enough() -> None:
     for kind in ("auth", "quota", "not_found"):
         watch = InVain(Clock())
         fail(watch, kind, 19)
-        assert watch.reason_to_halt() is None
+        assert watch.reasons() == {}
         fail(watch, kind)
-        assert watch.reason_to_halt() == (
-            f"Stopped: 20 calls failed in a row. m: said {kind}. What is left waits for the next start."
-        )
+        assert watch.reasons() == {"m": f"20 calls failed in a row. m: said {kind}."}
 
 
 def test_an_answer_begins_the_count_anew() -> None:
@@ -34,7 +32,7 @@ def test_an_answer_begins_the_count_anew() -> None:
     fail(watch, "auth", 19)
     watch.answered("m")
     fail(watch, "auth", 19)
-    assert watch.reason_to_halt() is None
+    assert watch.reasons() == {}
 
 
 def test_a_prompt_that_is_refused_for_itself_says_that_somebody_is_there() -> None:
@@ -43,7 +41,7 @@ def test_a_prompt_that_is_refused_for_itself_says_that_somebody_is_there() -> No
         fail(watch, "quota", 19)
         fail(watch, kind, 30)
         fail(watch, "quota", 19)
-        assert watch.reason_to_halt() is None
+        assert watch.reasons() == {}
 
 
 def test_what_may_pass_is_waited_for_ten_minutes() -> None:
@@ -51,12 +49,9 @@ def test_what_may_pass_is_waited_for_ten_minutes() -> None:
     watch = InVain(clock)
     fail(watch, "connection", 500)
     clock.now += 599
-    assert watch.reason_to_halt() is None
+    assert watch.reasons() == {}
     clock.now += 1
-    assert watch.reason_to_halt() == (
-        "Stopped: 500 calls failed and none was answered for 10 minutes. m: said connection. "
-        "What is left waits for the next start."
-    )
+    assert watch.reasons() == {"m": "500 calls failed and none was answered for 10 minutes. m: said connection."}
 
 
 def test_few_calls_prove_nothing_however_long_they_take() -> None:
@@ -64,7 +59,7 @@ def test_few_calls_prove_nothing_however_long_they_take() -> None:
     watch = InVain(clock)
     fail(watch, "timeout", 19)
     clock.now += 3600
-    assert watch.reason_to_halt() is None
+    assert watch.reasons() == {}
 
 
 def test_models_are_counted_by_themselves() -> None:
@@ -72,6 +67,6 @@ def test_models_are_counted_by_themselves() -> None:
     fail(watch, "auth", 19, "a")
     fail(watch, "auth", 19, "b")
     watch.answered("a")
-    assert watch.reason_to_halt() is None
+    assert watch.reasons() == {}
     fail(watch, "auth", 1, "b")
-    assert "b: said auth." in (watch.reason_to_halt() or "")
+    assert watch.reasons() == {"b": "20 calls failed in a row. b: said auth."}

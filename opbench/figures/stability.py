@@ -1,0 +1,134 @@
+"""Whether the order of configurations survives the choice of judge, prompt and averaging rule: figures of the frames of
+`opbench.analysis.stability`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from opbench.figures import theme
+from opbench.figures.agreement import coefficient, interval_words
+from opbench.figures.drawing import Drawing
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "pentagon", "cross", "hexagon")
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def places(frame: pd.DataFrame, names: list[str], mark: str = "", title: str = "Places by judge and rule") -> go.Figure:
+    """A row a view, a line a configuration that leads through its places, the best on the left: lines that cross are
+    configurations that change their order.
+
+    `frame`: `stability.order_table`; `names` of its configurations, in its order. Configurations with equal averages
+    share a place and are drawn beside each other.
+    """
+    drawing = Drawing()
+    views = list(dict.fromkeys(zip(frame["label"], frame["rule"], frame["control"], strict=True)))
+    rows = [_row_name(label, rule, control) for label, rule, control in views]
+    drawn_at: list[list[int]] = [[] for _ in names]
+    cells: list[list[dict[Any, Any]]] = [[] for _ in names]
+    for label, rule, _ in views:
+        view: list[dict[Any, Any]] = frame[(frame["label"] == label) & (frame["rule"] == rule)].to_dict("records")
+        order = sorted(range(len(view)), key=lambda at, view=view: (view[at]["place"], at))  # type: ignore[misc]
+        for place, at in enumerate(order, start=1):
+            drawn_at[at].append(place)
+        for at, cell in enumerate(view):
+            shared = sum(each["place"] == cell["place"] for each in view) > 1
+            cells[at].append(cell | {"shared": shared})
+    for at, name in enumerate(names):
+        colour = theme.PALETTE[at % len(theme.PALETTE)]
+        drawing.add(
+            "scatter",
+            x=drawn_at[at],
+            y=rows,
+            mode="lines+markers",
+            name=theme.escape(name),
+            line={"color": colour, "width": 2.5, "dash": _DASHES[at // len(theme.PALETTE) % len(_DASHES)]},
+            marker={"color": colour, "size": 11, "symbol": _SYMBOLS[at % len(_SYMBOLS)]},
+            customdata=[_place_hover(cell) for cell in cells[at]],
+            hovertemplate=f"<b>{theme.escape(name)}</b><br>%{{y}}<br>%{{customdata}}<extra></extra>",
+        )
+    drawing.x(title="place by the OP-Bench average, 1 is the best", dtick=1, range=[0.6, len(names) + 0.4], side="top")
+    drawing.y(type="category", autorange="reversed", tickfont={"size": 11})
+    height = 190 + 44 * max(len(rows), 2) + 20 * len(names)
+    return drawing.figure(title, mark, height=height, legend={"y": -20 / height})
+
+
+def correlations(
+    frame: pd.DataFrame, label: str, rule: str, mark: str = "", title: str = "How alike the orders are (Kendall's tau)"
+) -> go.Figure:
+    """Two panels: each two judges by one rule (`rule`), and each two rules under one judge (`label`).
+
+    `frame`: `stability.correlation_table`. Violet is the same order, orange the reverse, white none.
+    """
+    judges = _sides(frame[(frame["first_rule"] == rule) & (frame["second_rule"] == rule)], "label")
+    rules = _sides(frame[(frame["first_label"] == label) & (frame["second_label"] == label)], "rule")
+    panels = [(f"judges and prompts, by {rule}", *judges), (f"averaging rules, under {label}", *rules)]
+    panels = [panel for panel in panels if panel[1]]
+    sizes = [len(names) for _, names, _ in panels] or [1]
+    # Names under the cells, and a head over them, take the same room in each panel.
+    height = 150 + sum(40 * size + 120 for size in sizes)
+    drawing = Drawing(
+        [f"<b>{theme.escape(head)}</b>" for head, _, _ in panels],
+        rows=max(len(panels), 1),
+        heights=sizes,
+        spacing=0.24 if len(panels) > 1 else 0.0,
+        head={"x": 0, "xanchor": "left", "font": {"size": 13}},
+    )
+    for row, (_, names, cells) in enumerate(panels, start=1):
+        shown = [theme.escape(name) for name in names]
+        grid = [[cells.get((one, other)) for other in names] for one in names]
+        drawing.add(
+            "heatmap",
+            row,
+            x=shown,
+            y=shown,
+            z=[[None if cell is None or pd.isna(cell["tau"]) else cell["tau"] for cell in line] for line in grid],
+            text=[["" if cell is None else coefficient(cell["tau"]) for cell in line] for line in grid],
+            texttemplate="%{text}",
+            textfont={"color": theme.CELL_TEXT},
+            customdata=[["the same" if cell is None else _tau_hover(cell) for cell in line] for line in grid],
+            hovertemplate="<b>%{y}</b> and <b>%{x}</b><br>%{customdata}<extra></extra>",
+            colorscale=theme.DIVERGING,
+            zmin=-1,
+            zmax=1,
+            xgap=2,
+            ygap=2,
+            showscale=False,
+        )
+    drawing.x(type="category", showgrid=False, tickangle=-30, tickfont={"size": 11})
+    drawing.y(type="category", autorange="reversed", showgrid=False, tickfont={"size": 11})
+    return drawing.figure(title, mark, height=height, legend=False)
+
+
+def _sides(frame: pd.DataFrame, what: str) -> tuple[list[str], dict[tuple[str, str], dict[Any, Any]]]:
+    """The names on both sides of a matrix, and its cells by both orders of names."""
+    names = list(dict.fromkeys([*frame[f"first_{what}"], *frame[f"second_{what}"]]))
+    cells: dict[tuple[str, str], dict[Any, Any]] = {}
+    for cell in frame.to_dict("records"):
+        one, other = cell[f"first_{what}"], cell[f"second_{what}"]
+        cells[one, other] = cells[other, one] = cell
+    return names, cells
+
+
+def _row_name(label: str, rule: str, control: bool) -> str:
+    return f"{theme.escape(label)}{' (control)' if control else ''}<br><sub>{theme.escape(rule)}</sub>"
+
+
+def _place_hover(cell: dict[Any, Any]) -> str:
+    shared = " (shared)" if cell["shared"] else ""
+    return (
+        f"place {cell['place']}{shared}, {theme.points(cell['op'])} points<br>"
+        f"n = {theme.count(cell['n'])} instances of {theme.users(cell['users'])}"
+    )
+
+
+def _tau_hover(cell: dict[Any, Any]) -> str:
+    why = f"<br>{theme.escape(cell['note'])}" if cell["note"] else ""
+    return (
+        f"tau {coefficient(cell['tau'])}, {interval_words(cell['tau_low'], cell['tau_high'])}<br>"
+        f"Spearman's rho {coefficient(cell['spearman'])}, "
+        f"{interval_words(cell['spearman_low'], cell['spearman_high'])}<br>"
+        f"n = {theme.count(cell['kept'])} of {theme.count(cell['pairs'])} pairs in the same order{why}"
+    )

@@ -30,6 +30,8 @@ from opbench.types import OP_SUBTYPES
 REPLICATES = 2_000
 #: Points below which two averages are equal.
 EQUAL = 1e-9
+#: A judge that has scored less of what the study's own has would leave too few records to compare any by.
+LEAST_SCORED = 0.5
 #: Fewer configurations have no order worth a correlation.
 FEWEST_CONFIGURATIONS = 3
 _BATCH = 200
@@ -111,12 +113,15 @@ def views(
     own = board.grid.judge
     values = {} if own is None else {own: board.grid.values}
     left_out: dict[str, str] = {}
+    compared = [not only or key in only for key in board.grid.keys]
+    there = 0 if own is None else int((~np.isnan(board.grid.values[:, compared])).sum())
     for label, scores in judged.items():
         if label == own:
             continue
         grid = score_grid(_with_scores(data, scores, label), "op", "score", first_only, label)
-        if np.isnan(grid.values).all():
-            left_out[label] = "has scored nothing of OP-Bench"
+        scored = int((~np.isnan(grid.values[:, compared])).sum())
+        if not scored or scored < LEAST_SCORED * there:
+            left_out[label] = f"has scored {scored:,} of {there:,} responses" if there else "has scored nothing"
         else:
             values[label] = grid.values
     if not values:
@@ -138,7 +143,7 @@ def views(
     for name, count in board.weights.items():
         if count and not weights[name]:
             left_out[name] = "no instance has a score of all judges under all configurations"
-    if not any(weights.values()):
+    if not any(count for name, count in weights.items() if name != "repetition"):
         raise UsageError("no instance has a score of every judge under every configuration: choose fewer of either.")
     factors = {each: coefficients(weights, each) for each in dict.fromkeys((rule, *rules))}
     made = [View(label, each, label in controls) for label in values for each in factors]

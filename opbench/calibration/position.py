@@ -88,7 +88,7 @@ def bias(pairs: pd.DataFrame) -> pd.DataFrame:
         for answers in ("right", "wrong"):
             for effect, (with_it, without) in EFFECTS.items():
                 shapes = [mine[mine["kind"] == f"{answers} {shape}"].set_index("pair") for shape in (with_it, without)]
-                both = shapes[0].join(shapes[1], rsuffix="_other", how="inner")
+                both = shapes[0].merge(shapes[1], left_index=True, right_index=True, suffixes=("", "_other"))
                 planned = len(both)
                 both = both[both["value"].notna() & both["value_other"].notna()]
                 row = [judging, label, effect, answers, len(both), planned - len(both), *[math.nan] * 6, ""]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import select
 
@@ -91,8 +92,15 @@ def export_judgings(store: Store, run_id: str, file: Path) -> int:
     names = {number: key for key, number in _configurations(store, run_id).items()}
     lines: list[_Line] = [_Head(kind="judgings", format=FORMAT, run=run_id.removeprefix(RECORDED))]
     for each in judgings:
-        rest = each.provenance, each.repeats
-        lines.append(_Judging(kind="judging", judge=each.judge, label=each.label, provenance=rest[0], repeats=rest[1]))
+        lines.append(
+            _Judging(
+                kind="judging",
+                judge=each.judge,
+                label=each.label,
+                provenance=each.provenance,
+                repeats=each.repeats,
+            )
+        )
         for row in read_judgements(store, [each.id]).to_dict("records"):
             number, _, instance = row["item"].partition("|")
             if row["retriable"] or int(number) not in names:
@@ -110,8 +118,8 @@ def export_judgings(store: Store, run_id: str, file: Path) -> int:
                     repeat=row["repeat"],
                     response_sha256=row["response_sha256"],
                     metric=row["metric"],
-                    reason=row["reason"],
-                    reused=row["reused"],
+                    reason=row["reason"] if isinstance(row["reason"], str) else None,
+                    reused=None if pd.isna(row["reused"]) else bool(row["reused"]),
                     made_at=row["made_at"],
                     **(numbers | counts),
                 )

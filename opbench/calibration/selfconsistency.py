@@ -67,7 +67,7 @@ def self_consistency(judgements: pd.DataFrame, labels: dict[str, str]) -> pd.Dat
 
 def _told(several: list[Floats]) -> dict[str, Any]:
     ranges = np.array([np.ptp(values) for values in several])
-    spreads = np.array([values.std(ddof=1) for values in several])
+    spreads = np.where(ranges < _SAME, 0.0, [values.std(ddof=1) for values in several])
     equal = int((ranges < _SAME).sum())
     told: dict[str, Any] = {
         "same": 100 * equal / len(several),

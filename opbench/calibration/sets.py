@@ -20,6 +20,12 @@ from opbench.store.judgings import item_of, save_set
 from opbench.store.reading import read_run
 from opbench.types import OP_SUBTYPES
 
+#: What has to stand beside numbers over the published cases.
+PUBLISHED_NOTE = (
+    "The over-personalised responses have the scores of the paper's judge, the references beside them the authors' "
+    "own, which are all high: over both together a correlation says mostly whether good and bad are told apart. By "
+    "kind, each stands alone."
+)
 #: Who gave the published cases their scores; nobody's but the paper's, and no mean of several people.
 JUDGE_OF_PAPER = "judge of the paper"
 AUTHORS = "authors of the paper"

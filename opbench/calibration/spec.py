@@ -55,7 +55,7 @@ class JudgeChoice(BaseModel):
 
     judge: str
     pack: str = "auto"
-    """own, official, auto, or a folder with prompts of one's own."""
+    """own, brief, official, auto, memos (LoCoMo), or a folder with prompts of one's own."""
     forced: bool = False
     """Whether a model is held to the form of the answer by a schema (`opbench.judges.forced`)."""
     repeats: int = Field(1, ge=1, le=20)

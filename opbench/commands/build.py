@@ -122,19 +122,26 @@ def _runs(store: Store, build_id: str) -> list[str]:
 
 
 def _head(name: str) -> str:
-    return {"tokens_in": "tokens in", "tokens_out": "out", "cost_usd": "cost $"}.get(name, name.replace("_", " "))
+    heads = {
+        "tokens_in": "tokens in",
+        "tokens_out": "out",
+        "prompt_tokens": "tokens in",
+        "completion_tokens": "out",
+        "cost_usd": "cost $",
+    }
+    return heads.get(name, name.replace("_", " "))
 
 
 def _print_funnel(frame: pd.DataFrame) -> None:
     if len(frame):
-        columns = {"step": "step", "n": "left", "dropped": "dropped", "reason": "what it drops"}
+        columns = {"label": "step", "n": "left", "dropped": "dropped", "undecided": "waiting"}
         print_table(frame, columns, title="From candidates to questions")
 
 
 def _print_generators(frame: pd.DataFrame) -> None:
     if len(frame):
-        columns = ("generator", "subtype", "n", "kept", "reviewed", "accepted", "acceptance", "low", "high")
-        costs = ("cost_usd", "tokens_in", "tokens_out", "seconds")
+        columns = ("generator", "subtype", "generated", "dropped", "kept", "reviewed", "accepted", "acceptance")
+        costs = ("low", "high", "note", "cost_usd", "prompt_tokens", "completion_tokens", "seconds")
         print_table(frame, {name: _head(name) for name in (*columns, *costs)}, title="By generator")
 
 
@@ -279,7 +286,7 @@ def export_command(
         print_json(
             {
                 "build": build_id,
-                "folder": str(made.folder),
+                "folder": str(folder),
                 "conversations": made.conversations,
                 "users": made.users,
                 "instances": dict(made.instances),
@@ -288,7 +295,7 @@ def export_command(
         return
     for subtype, n in made.instances.items():
         say(f"{subtype}: {n:,}")
-    say(f"{sum(made.instances.values()):,} questions of {made.users} users in {made.folder}")
+    say(f"{made.total:,} questions of {made.users} users in {folder}")
 
 
 @app.command("convert")
@@ -300,13 +307,20 @@ def convert_command(
     as_json: _Json = False,
 ) -> None:
     """Turn plain chats into conversations that 'opbench build run --conversations' takes."""
-    from opbench.construction.converting import convert, write_locomo
-    from opbench.construction.loading import read_source
+    from opbench.construction.converting import convert
 
-    write_locomo(convert(chats, gap_hours=gap, zone=zone), output)
-    source = read_source(output)
-    sessions = {name: len(each.sessions) for name, each in source.conversations.items()}
+    made = convert(chats, gap_hours=gap, zone=zone)
+    made.write(output)
+    told = {
+        "file": str(output),
+        "conversations": len(made.conversations),
+        "sessions": made.sessions,
+        "turns": made.turns,
+        "left_out": dict(made.left_out),
+    }
     if as_json:
-        print_json({"file": str(output), "users": list(source.users), "sessions": sessions, "sha256": source.sha256})
+        print_json(told)
         return
-    say(f"{output}: {len(sessions)} conversations, {len(source.users)} users, {sum(sessions.values())} sessions")
+    say(f"{output}: {told['conversations']} conversations, {made.sessions} sessions, {made.turns:,} turns")
+    for why, n in made.left_out.items():
+        say(f"left out: {n:,} {why}")

@@ -129,7 +129,7 @@ def run_command(
         return
     progress = _made(store, build_id, concurrency, again, keep_request)
     report = None
-    if filtered and progress.halted is None and sum(progress.candidates.values()):
+    if filtered and progress.halted is None and sum(progress.candidates.values()) > 0:
         # A stop that was asked for since the last question counts.
         report = _filtered(store, build_id, concurrency, keep_request=True)
     _tell(store, build_id, progress, report, as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
@@ -169,6 +170,28 @@ def delete_command(judging: Annotated[str, typer.Argument(help="Its id, as 'opbe
     say(f"deleted judging {row.id} ({row.label})")
 
 
+@app.command("share")
+def share_command(
+    run: Annotated[str, typer.Argument(help="Run id or name.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, .judgings.jsonl.")],
+) -> None:
+    """Write a run's judgings as a file without texts, to be read beside the run's bundle."""
+    from opbench.calibration.recorded import export_judgings
+    from opbench.store.reading import find_run
+
+    store = the_store()
+    n = export_judgings(store, find_run(store, run), file)
+    say(f"{file}: {n:,} judgements")
+
+
+@app.command("take")
+def take_command(file: Annotated[Path, typer.Argument(help="A file of 'opbench judges share'.")]) -> None:
+    """Read judgings of a run that is here, imported from its bundle or made here; what is there already stays."""
+    from opbench.calibration.recorded import import_judgings
+
+    say(f"{file}: {import_judgings(the_store(), file):,} new judgements")
+
+
 def _tell_calibration(
     store: Store,
     set_id: str,
@@ -180,9 +203,10 @@ def _tell_calibration(
     as_json: bool,
 ) -> None:
     from opbench.calibration.pairs import paired
+    from opbench.calibration.sets import PUBLISHED_NOTE
     from opbench.calibration.statistics import agreement_with_people, verdict
     from opbench.calibration.statistics import worst as furthest
-    from opbench.store.judgings import judging_list
+    from opbench.store.judgings import find_set, judging_list
 
     pairs = paired(store, set_id, judgings)
     if pairs.empty:
@@ -192,6 +216,8 @@ def _tell_calibration(
     for name in _TOOK:
         table[name] = pd.Series([getattr(took[each], name) for each in table["judging"]], dtype="float64")
     sentences = [] if by else [verdict(row) for _, row in table.iterrows()]
+    if not by and find_set(store, set_id).kind == "published":
+        sentences.append(f"{PUBLISHED_NOTE} (--by kind)")
     apart = {each: furthest(pairs, each, worst) for each in table["judging"].unique()} if worst else {}
     if as_json:
         told: dict[str, Any] = {"set": set_id, "judges": rows_of(table), "says": sentences}

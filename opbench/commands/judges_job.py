@@ -25,7 +25,8 @@ Judges = Annotated[
     typer.Option(
         "--judge",
         help="offline, random (the control), or a model as NAME or NAME@PACK; once for each. PACK: own, brief, "
-        "official, auto, memos (LoCoMo), or a folder with prompts of yours.",
+        "official, auto, memos (LoCoMo), or a folder with prompts of yours; PACK+schema holds a "
+        "small model to the form of the answer.",
     ),
 ]
 Repeats = Annotated[int, typer.Option(min=1, max=20, help="How often each response is judged.")]

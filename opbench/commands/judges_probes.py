@@ -156,7 +156,13 @@ def stability_command(
     print_table(orders, columns | {"op": "OP", "place": "place"}, title=f"run {run_id}", notes=notes)
     print_table(
         correlations,
-        {"first": "judge", "first_rule": "rule", "second": "judge", "second_rule": "rule", "tau": "Kendall's tau"}
+        {
+            "first_label": "judge",
+            "first_rule": "rule",
+            "second_label": "judge",
+            "second_rule": "rule",
+            "tau": "Kendall's tau",
+        }
         | {
             "tau_low": "low",
             "tau_high": "high",

@@ -99,8 +99,8 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:
     """Hold a build while the block lasts. The first Ctrl-C (or SIGTERM) stops, the second leaves at once.
 
-    `reason_to_halt` gives a sentence when it makes no sense to go on; it is asked before anything new is begun. `keep_request`: a
-    stop that was asked for while this process started counts.
+    `reason_to_halt` gives a sentence when it makes no sense to go on; it is asked before anything new is begun.
+    `keep_request`: a stop that was asked for while this process started counts.
 
     Raises:
         UsageError: no such build, or another process is at work on it.

@@ -20,10 +20,10 @@ from opbench.construction.people import person
 from opbench.construction.profiles import make_observations, make_profile, make_summaries
 from opbench.construction.progress import Counting, Progress, candidate_states, read_progress
 from opbench.construction.prompting import prompt_digests
-from opbench.construction.slots import Slot, needs_similarity, slots, users_of
+from opbench.construction.slots import MOST_SLOTS, Outline, Slot, needs_similarity, slots, users_of
 from opbench.construction.spec import ROLES, BuildSpec
 from opbench.construction.tasks import fill, fill_repetition, judge_topics
-from opbench.errors import OpbenchError
+from opbench.errors import OpbenchError, UsageError
 from opbench.models import ModelClient, load_registry
 from opbench.running.prepare import call_store, git_commit
 from opbench.store.builds import add_provenance, create_build, load_build, read_units
@@ -35,10 +35,14 @@ def start(store: Store, spec: BuildSpec, source: Source, *, maker: str = "") -> 
     """Make a build in the store and keep its conversations; no model is asked. Returns its id.
 
     Raises:
-        UsageError: a user, model or embedder isn't known, or isn't installed.
+        UsageError: a user, model or embedder isn't known, or isn't installed; or it is too much for one build.
         DataError: the conversations can't be kept.
     """
-    users_of(spec, source)
+    outline = Outline(spec, source)
+    if len(outline.slots) > MOST_SLOTS:
+        raise UsageError(
+            f"{len(outline.slots):,} calls of generators are too many for one build; at most {MOST_SLOTS:,}."
+        )
     registry = load_registry()
     models = {name: registry.model(name).identity() for role in ROLES for name in spec.model_of(role)}
     embedder = registry.embedder(spec.embedder).identity()

@@ -94,7 +94,8 @@ def plan(
     """
     done = units or {}
     outline = Outline(spec, source)
-    wanted = [slot for slot in outline.slots if slot.unit in set(outline.expected(done)["tasks"])]
+    expected = set(outline.expected(done)["tasks"])
+    wanted = [slot for slot in outline.slots if slot.unit in expected]
     candidates: Counter[str] = Counter()
     for slot in wanted:
         if slot.what != "subtopics":

@@ -73,6 +73,10 @@ class Progress:
         return sum(count.planned for count in self.stages.values())
 
     @property
+    def left(self) -> int:
+        return sum(count.left for count in self.stages.values())
+
+    @property
     def working(self) -> bool:
         return self.worker is not None
 
@@ -142,10 +146,9 @@ class Counting:
     def left(self) -> str | None:
         """What kept a build that came to its end from being whole: a sentence; None when nothing did."""
         found = self._progress()
-        waiting = found.planned - found.done - found.failed
-        if not found.failed and waiting <= 0:
+        if not found.failed and not found.left:
             return None
-        waits = f", and {waiting:,} wait for what they should have given" if waiting > 0 else ""
+        waits = f", and {found.left:,} wait for what they should have given" if found.left else ""
         return f"{found.failed:,} units failed{waits}. The next start does again what failed in transport."
 
     def _tell(self) -> None:
@@ -155,8 +158,7 @@ class Counting:
     def _progress(self) -> Progress:
         found = _count(self._outline, self._units, self._states)
         pace = (time.monotonic() - self._began) / self._now if self._now >= _ENOUGH else None
-        left = sum(count.left for count in found.stages.values())
-        return replace(found, worker=told(self._work.worker), seconds_left=None if pace is None else pace * left)
+        return replace(found, worker=told(self._work.worker), seconds_left=None if pace is None else pace * found.left)
 
 
 def _count(outline: Outline, units: Mapping[str, Unit], states: Mapping[State, int]) -> Progress:

@@ -22,6 +22,8 @@ What = Literal["fully-irrelevant", "baiting", "fact", "value", "memory", "subtop
 FINE, COARSE = "fine-grained", "coarse-grained"
 #: Ordinals between a slot's first candidate and the next slot's: more than an answer may have items.
 _STRIDE = 64
+#: Ordinals are 32 bits wide in the store.
+MOST_SLOTS = 2**31 // _STRIDE
 _LONGEST_UNIT = 300
 
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from opbench.figures import theme
 from opbench.figures.agreement import coefficient, interval_words
 from opbench.figures.drawing import Drawing
+from opbench.study import BASE
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "pentagon", "cross", "hexagon")
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -36,15 +37,17 @@ def places(frame: pd.DataFrame, names: list[str], mark: str = "", title: str = "
         for at, cell in enumerate(view):
             shared = sum(each["place"] == cell["place"] for each in view) > 1
             cells[at].append(cell | {"shared": shared})
+    others = 0
     for at, name in enumerate(names):
-        colour = theme.PALETTE[at % len(theme.PALETTE)]
+        colour = theme.GREY if cells[at][0]["memory"] == BASE else theme.PALETTE[others % len(theme.PALETTE)]
+        others += colour != theme.GREY
         drawing.add(
             "scatter",
             x=drawn_at[at],
             y=rows,
             mode="lines+markers",
             name=theme.escape(name),
-            line={"color": colour, "width": 2.5, "dash": _DASHES[at // len(theme.PALETTE) % len(_DASHES)]},
+            line={"color": colour, "width": 2.5, "dash": _DASHES[others // (len(theme.PALETTE) + 1) % len(_DASHES)]},
             marker={"color": colour, "size": 11, "symbol": _SYMBOLS[at % len(_SYMBOLS)]},
             customdata=[_place_hover(cell) for cell in cells[at]],
             hovertemplate=f"<b>{theme.escape(name)}</b><br>%{{y}}<br>%{{customdata}}<extra></extra>",

@@ -218,9 +218,10 @@ class Engine:
                 await _all_or_first_error(workers, guard=[writing, beating])
                 if not progress.done:  # else a team has done its work by now
                     progress.started = time.monotonic()
-            if source.finished and source.to_do:
-                known = await self._store.in_thread(newest_vectors, self._store, self._run_id, self._embedder, KEPT)
-                self._vectors.know(known)
+            if source.finished:
+                self._vectors.know(
+                    partial(self._store.in_thread, newest_vectors, self._store, self._run_id, self._embedder, KEPT)
+                )
             queue = _Jobs(source, self._stop)
             workers = [asyncio.create_task(self._work(queue)) for _ in range(min(self._concurrency, source.to_do))]
             await _all_or_first_error([*workers], guard=[writing, beating])

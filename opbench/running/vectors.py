@@ -10,6 +10,7 @@ import numpy as np
 
 #: Texts whose vectors stay at hand: equal responses come close together, and 2,048 vectors are some megabytes.
 KEPT = 2048
+Earlier = Callable[[], Awaitable[Iterable[tuple[str, np.ndarray]]]]
 
 
 class SharedVectors:
@@ -21,10 +22,16 @@ class SharedVectors:
     def __init__(self, embed: Callable[[Sequence[str]], Awaitable[np.ndarray]]) -> None:
         self._embed = embed
         self._known: OrderedDict[str, asyncio.Future[np.ndarray]] = OrderedDict()
+        self._earlier: Earlier | None = None
+        self._taking_over = asyncio.Lock()
 
-    def know(self, found: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Take over (text, vector) pairs of an earlier execution."""
-        for text, vector in found:
+    def know(self, earlier: Earlier) -> None:
+        """Take over (text, vector) pairs of an earlier execution, once the first vector is asked for: whoever only
+        leads others asks for none."""
+        self._earlier = earlier
+
+    async def _take_over(self, earlier: Earlier) -> None:
+        for text, vector in await earlier():
             known: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
             known.set_result(vector)
             self._known[text] = known
@@ -34,7 +41,13 @@ class SharedVectors:
 
         Raises:
             ModelError: the embedder failed for good, for all who wait for this text.
+            StoreError: what is to be taken over can't be read.
         """
+        if self._earlier is not None:
+            async with self._taking_over:
+                if self._earlier is not None:
+                    await self._take_over(self._earlier)
+                    self._earlier = None
         if (known := self._known.get(text)) is not None:
             self._known.move_to_end(text)
             return await asyncio.shield(known)

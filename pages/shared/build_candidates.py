@@ -15,7 +15,7 @@ from opbench.sharing.visible import one_line, visible
 from opbench.types import OP_SUBTYPES
 from pages.shared import builds, link, parts
 
-PAGE_SIZE = 20
+PAGE_SIZE = 10
 _CELL = 300
 _ALL_USERS, _ALL_REASONS, _ALL_GENERATORS = "all users", "anyone", "all generators"
 STATES: dict[State, tuple[Any, str, str]] = {
@@ -58,7 +58,7 @@ def browse(build_id: str) -> None:
 
 
 def _filters(whole: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Any, ...]]:
-    states = {name: label for name, (_, _, label) in STATES.items() if name in set(whole["state"])}
+    states: dict[str, str] = {name: label for name, (_, _, label) in STATES.items() if name in set(whole["state"])}
     subtypes = {name: theme.name(name) for name in OP_SUBTYPES if name in set(whole["subtype"])}
     # In the filters' order, as in the funnel.
     deciders = {
@@ -117,13 +117,19 @@ def _page_of(frame: pd.DataFrame, wanted: Sequence[Any]) -> None:
 def _one(row: dict[Any, Any]) -> None:
     color, icon, label = STATES[row["state"]]
     with st.container(border=True):
-        with st.container(horizontal=True, gap="small"):
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.badge(label, color=color, icon=f":material/{icon}:")
             st.badge(parts.plain(theme.name(row["subtype"])), color="violet")
             if row["kind"]:
                 st.badge(parts.plain(row["kind"]), color="gray")
             if row["decided_by"]:
                 st.badge(f"by {parts.plain(decider(row['decided_by']))}", color="gray")
+            if row["explanation"] or row["details"]:
+                with st.popover("More", type="tertiary", help="The explanation, and what the decision rests on"):
+                    if row["explanation"]:
+                        st.text(visible(row["explanation"]))
+                    if row["details"]:
+                        st.json(row["details"], expanded=2)
         st.text(visible(row["question"]))
         if row["reason"]:
             st.caption(f"Why: {parts.plain(row['reason'])}")
@@ -137,12 +143,6 @@ def _one(row: dict[Any, Any]) -> None:
             *([f"turns {', '.join(row['evidence'])}"] if row["evidence"] else []),
         ]
         st.caption(parts.plain(" · ".join(about)))
-        if row["explanation"] or row["details"]:
-            with st.expander("Explanation, and what the decision rests on", icon=":material/fingerprint:"):
-                if row["explanation"]:
-                    st.text(visible(row["explanation"]))
-                if row["details"]:
-                    st.json(row["details"], expanded=2)
 
 
 def _table(shown: pd.DataFrame, whole: pd.DataFrame) -> None:

@@ -28,6 +28,8 @@ _COUNTS: dict[str, tuple[str, str]] = {
     "subtopics": ("Subtopics a topic", "For repetition (paper: 3)."),
     "repetition": ("Repetition, a subtopic", "Open, non-leading questions (paper: 3)."),
 }
+#: Of these there may be more than of what each topic has.
+_OF_A_USER = ("baiting", "fact", "value", "fine", "coarse")
 
 
 def form() -> None:
@@ -118,9 +120,7 @@ def _ask_for_counts(off: dict[str, Any]) -> dict[str, int]:
     found = {}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name, (label, what) in _COUNTS.items():
-            low, high = (
-                (1, 20) if name == "topics" else (0, 20 if name in ("irrelevant", "subtopics", "repetition") else 50)
-            )
+            low, high = 1 if name == "topics" else 0, 50 if name in _OF_A_USER else 20
             found[name] = link.number(label, low, high, getattr(usual, name), name, width=190, help=what, **off)
     return found
 

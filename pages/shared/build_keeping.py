@@ -44,8 +44,8 @@ def manage(build: Build) -> None:
             return
         st.markdown(
             "Deleting takes its questions with all decisions, its profiles, and the data that its runs read; these "
-            "runs keep what they recorded, but can't go on. The answers of its calls stay in the call store, so that making "
-            "it anew with the same settings pays only for what isn't there."
+            "runs keep what they recorded, but can't go on. The answers of its calls stay in the call store, so that "
+            "making it anew with the same settings pays only for what isn't there."
         )
         with st.form(f"delete-{build.id}-{builds.turn()}", border=False):
             typed = st.text_input(f"Type {build.id} to delete this build", autocomplete="off")

@@ -33,7 +33,7 @@ from pages.shared import (
     study_form,
 )
 
-_WHICH: dict[Which, str] = {"kept": "all that filters kept", "accepted": "those that people accepted"}
+_WHICH = {"kept": "all that filters kept", "accepted": "those that people accepted"}
 #: What a study of responses is made of: session state of the data set that was written for it.
 _DATA = "build-data"
 

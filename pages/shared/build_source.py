@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from opbench.construction.converting import convert_text
+from opbench.construction.converting import Converted, convert_bytes
 from opbench.construction.loading import Source, read_bytes, read_source
-from opbench.errors import DataError
 from opbench.figures import theme
 from opbench.sharing.naming import file_stem
-from pages.shared import access, builds, link
+from pages.shared import access, builds, link, parts
 
 CONVERSATIONS = {"auto": "benchmark data", "sample": "bundled sample", "upload": "a file of mine"}
 _GAP_HOURS = 6.0
@@ -95,29 +93,28 @@ def _uploaded(off: dict[str, Any]) -> Chosen | None:
             width=240,
             help="As in the IANA list, e.g. Europe/Berlin.",
         )
-    raw = _converted(file.name, file.getvalue(), float(gap), zone.strip() or "UTC")
+    made = _converted(file.name, file.getvalue(), float(gap), zone.strip() or "UTC")
+    left_out = ", ".join(f"{n:,} {parts.plain(why)}" for why, n in made.left_out.items())
+    st.caption(
+        f"{len(made.conversations):,} conversations, {made.sessions:,} sessions, {made.turns:,} turns"
+        + (f"; messages left out: {left_out}." if left_out else ".")
+    )
     stem = file_stem(file.name.rpartition(".")[0] or file.name)
     st.download_button(
         "Download it in LoCoMo's format",
-        raw,
+        made.json,
         file_name=f"{stem}.json",
         mime="application/json",
         icon=":material/download:",
         key="build-converted",
         on_click="ignore",
     )
-    return Chosen(_read(f"{stem}.json", raw), f"{stem}.json")
+    return Chosen(_read(f"{stem}.json", made.json()), f"{stem}.json")
 
 
 @st.cache_data(max_entries=2, show_spinner="Converting the chats…")
-def _converted(name: str, content: bytes, gap_hours: float, zone: str) -> bytes:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}: line {line}: not UTF-8; save it as UTF-8") from error
-    made = convert_text(text, name, gap_hours=gap_hours, zone=zone)
-    return json.dumps(made, ensure_ascii=False, indent=1).encode()
+def _converted(name: str, content: bytes, gap_hours: float, zone: str) -> Converted:
+    return convert_bytes(content, name, gap_hours=gap_hours, zone=zone)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Reading the conversations…")

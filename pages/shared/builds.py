@@ -47,6 +47,12 @@ def funnel(build_id: str) -> pd.DataFrame:
     return funnels.funnel(results.opened().store, build_id)
 
 
+@st.cache_data(ttl=10, max_entries=4, show_spinner=False)
+def reasons(build_id: str) -> pd.DataFrame:
+    """What filters dropped, by generator, subtype and filter; up to ten seconds old."""
+    return funnels.reasons(results.opened().store, build_id)
+
+
 @st.cache_data(ttl=10, max_entries=8, show_spinner=False)
 def generators(build_id: str, by_subtype: bool) -> pd.DataFrame:
     """What each generator's candidates cost and how many were accepted; up to ten seconds old."""
@@ -61,7 +67,7 @@ def runs(build_id: str) -> list[str]:
 
 def forget() -> None:
     """Read builds anew."""
-    for kept in (listed, load, units, candidates, funnel, generators, runs):
+    for kept in (listed, load, units, candidates, funnel, reasons, generators, runs):
         kept.clear()
 
 

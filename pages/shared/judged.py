@@ -49,6 +49,10 @@ def of_run(run_id: str) -> list[JudgingRow]:
     return kept.judging_list(results.opened().store, run_id=run_id)
 
 
+def of_set(set_id: str) -> list[JudgingRow]:
+    return kept.judging_list(results.opened().store, set_id=set_id)
+
+
 def runs() -> list[str]:
     """Runs that were judged again, those with the most judgements first."""
     counts: dict[str, int] = {}
@@ -67,7 +71,7 @@ def pick(rows: list[SetRow], label: str, key: str) -> Looked:
     names = {row.id: describe(row) for row in rows}
     chosen = link.one_of(label, list(names), key, names=names)
     row = next(row for row in rows if row.id == chosen)
-    judgings = kept.judging_list(results.opened().store, set_id=row.id)
+    judgings = of_set(row.id)
     return Looked(row, judgings, _paired(row.id, seen(judgings)))
 
 

@@ -13,10 +13,10 @@ from opbench.figures import calibration as figures
 from pages.shared import parts
 
 WHAT_IT_IS = (
-    "A public audit names LoCoMo questions whose gold answer is wrong (Data page). A right answer to one of them is judged "
-    "wrong, so a perfect system gets no more than the rest. This assumes that a judge never accepts a right answer "
-    "against a wrong gold, and that the audit is right. “Leave out” in the sidebar takes these questions out of all "
-    "averages."
+    "A public audit names LoCoMo questions whose gold answer is wrong (Data page). A right answer to one of them is "
+    "judged wrong, so a perfect system gets no more than the rest. This assumes that a judge never accepts a right "
+    "answer against a wrong gold, and that the audit is right. “Leave out” in the sidebar takes these questions out "
+    "of all averages."
 )
 
 
@@ -29,8 +29,8 @@ def show() -> None:
         return
     if not frame["wrong_gold"].any():
         st.info(
-            "The audit is of the real LoCoMo file and names none of the bundled sample's questions, so nothing is known "
-            "against its gold answers. With the real data (Data page) the ceiling stands here.",
+            "The audit is of the real LoCoMo file and names none of these questions, so nothing is known against their "
+            "gold answers. With the real data (Data page) the ceiling stands here.",
             icon=":material/info:",
         )
     else:

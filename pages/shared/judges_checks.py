@@ -1,5 +1,5 @@
-"""The Judges page's section on what needs no people: the same score when asked again, wrong answers made on purpose, and
-answers of several shapes."""
+"""The Judges page's section on what needs no people: the same score when asked again, wrong answers made on purpose,
+and answers of several shapes."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from opbench.analysis.aggregate import Rule
 from opbench.analysis.grids import Key, configuration_keys
 from opbench.figures import stability as figures
 from opbench.figures import theme
+from opbench.store.judgings import JudgingRow
 from opbench.store.rundata import RunData
 from pages.shared import collecting, judged, link, parts, results, view
 
@@ -54,11 +55,11 @@ def show(current: view.View) -> None:
             )
             return
         runs = results.runs()
-        names = {run_id: view.describe(runs[run_id]) for run_id in there if run_id in runs}
+        described = {run_id: view.describe(runs[run_id]) for run_id in there if run_id in runs}
         parts.remark(
             "The paper doesn't say how its rankings change with the judge. Here is a run that was judged again:"
         )
-        status = results.status(link.one_of("Run", list(names), "ranked", names=names, width=420))
+        status = results.status(link.one_of("Run", list(described), "ranked", names=described, width=420))
     data = results.run_data(status.run_id, results.stamp(status))
     parts.run_marks(status, data, *(["first speakers only"] if current.first_only else []))
     judgings = [row for row in judged.of_run(status.run_id) if row.label != data.study.judge]
@@ -116,7 +117,7 @@ def _intervals_are() -> str:
     return "Intervals (95 %) draw users anew, the same for both orders."
 
 
-def _choose(judgings: list[Any]) -> list[Any]:
+def _choose(judgings: list[JudgingRow]) -> list[JudgingRow]:
     if not judgings:
         return []
     names = {row.id: f"{row.label} · {row.id[:6]}" for row in judgings}

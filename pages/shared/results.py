@@ -14,6 +14,7 @@ from opbench.analysis import tradeoff as tradeoffs
 from opbench.analysis.aggregate import Rule
 from opbench.analysis.compare import Kind
 from opbench.benchmarks import exclusions
+from opbench.calibration import recorded
 from opbench.errors import DataError, StoreError
 from opbench.settings import ROOT, settings
 from opbench.store import bundle, reading
@@ -54,6 +55,11 @@ def opened() -> Opened:
     for file in sorted(DEMO.glob(f"*{bundle.SUFFIX}")):
         try:
             bundle.import_run(store, file)
+        except DataError as error:
+            problems.append(str(error))
+    for file in sorted(DEMO.glob(f"*{recorded.SUFFIX}")):
+        try:
+            recorded.import_judgings(store, file)
         except DataError as error:
             problems.append(str(error))
     return Opened(store, tuple(problems))

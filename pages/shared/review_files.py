@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+
 import streamlit as st
 
 from opbench.errors import UsageError

@@ -162,11 +162,12 @@ def test_who_was_not_judged_is_left_out_by_name() -> None:
     found = stability.views(run(), {"half": REVERSED[REVERSED["memory"] != "z"], "none": REVERSED.head(0)})
     assert [key[1] for key in found.keys] == ["x", "y"]
     assert found.left_out == {
-        "none": "has scored nothing of OP-Bench",
+        "none": "has scored 0 of 54 responses",
         "m · z · none": "no score of all judges: baiting, fact",
     }
+    two = [("m", "x", "none"), ("m", "y", "none")]
     with pytest.raises(UsageError, match="only 1 configuration"):
-        stability.views(run(), {"one": REVERSED[REVERSED["memory"] == "x"]})
+        stability.views(run(), {"one": REVERSED[REVERSED["memory"] == "x"]}, only=two)
 
 
 def test_flips_and_whether_they_had_been_told_apart() -> None:
@@ -214,3 +215,20 @@ def test_a_control_is_told_apart_from_judges() -> None:
     said = flips.meaning(found, flips.flip_table(found), stability.correlation_table(found))
     assert said.startswith("3 configurations in 3 views (1 judge or prompt by 3 averaging rules)")
     assert "1 of 3 pairs changes the order" in said
+
+
+def test_a_judge_that_scored_little_is_left_out_and_does_not_empty_the_comparison() -> None:
+    """Compared with it, all others would rest on the few records that it has; on none, every order would be alike."""
+    few = REVERSED[REVERSED["instance"].isin(["u0-0", "u1-2"])]
+    found = stability.views(run(), {"few": few, "turned": REVERSED})
+    assert found.left_out == {"few": "has scored 6 of 54 responses"}
+    assert {view.label for view in found.views} == {"offline", "turned"}
+    assert found.n == 18
+
+
+def test_without_a_judged_subtype_there_is_no_ranking() -> None:
+    """Halves that don't meet: a judge has scored the first three users, another the last three."""
+    first = scores(lambda memory, value: 1 - value, users=3)
+    second = REVERSED[~REVERSED["instance"].isin(first["instance"])]
+    with pytest.raises(UsageError, match="choose fewer"):
+        stability.views(run(), {"first": first, "second": second})

@@ -37,6 +37,7 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 _WAIT_MS = 60_000
+_FOLLOW_S = 15
 _AT_REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 # The model shares two cores with the browser: what is right comes, if not within Playwright's five seconds.
 expect.set_options(timeout=30_000)
@@ -187,8 +188,7 @@ class Visitor:
         self._scheme = scheme
         self.page.emulate_media(color_scheme=scheme)
         self.page.set_viewport_size({"width": width, "height": 900})
-        # Figures follow the window after a moment.
-        self.page.wait_for_timeout(700)
+        self.page.wait_for_timeout(300)
 
     def shoot(self, name: str) -> None:
         """A picture of the whole page, where pictures are wanted."""
@@ -210,6 +210,13 @@ class Visitor:
                 ".map(each => each.scrollWidth - each.clientWidth))"
             )
         )
+
+    def fits(self) -> bool:
+        """Whether the page is no wider than its window, once sidebar and figures have followed it."""
+        deadline = time.monotonic() + _FOLLOW_S
+        while self.overflow() > 0 and time.monotonic() < deadline:
+            self.page.wait_for_timeout(200)
+        return self.overflow() <= 0
 
     def close(self) -> None:
         self._context.close()

@@ -170,7 +170,7 @@ def test_asked_streamed_taken_apart_changed_saved_and_opened_elsewhere(
     assert endpoint.ledger.total == asked
     for width, scheme in ((1280, "dark"), (390, "dark"), (390, "light"), (1280, "light")):
         colleague.look(width, scheme)  # type: ignore[arg-type]
-        assert colleague.overflow() == 0
+        assert colleague.fits()
         colleague.shoot("case-saved")
     assert colleague.faults == []
     assert colleague.elsewhere == []

@@ -16,7 +16,7 @@ from opbench.settings import ROOT
 from opbench.store.reading import run_ids, run_status
 from tests.browser.conftest import Served, Visitor, steady
 
-QUIET_S = 15.0
+QUIET_S = 8.0
 LOADING_MS = 120_000
 """The process loads its libraries and the embedded model before its first record."""
 STUDY_MS = 600_000

@@ -65,8 +65,7 @@ def test_a_prompt_is_drawn_as_text_and_fits(looking: Visitor, width: int) -> Non
         prompt.locator("span.sign").nth(place).evaluate("each => each.style.backgroundColor") for place in (3, 23)
     )
     assert deepest != palest
-    page.wait_for_timeout(500)
-    assert looking.overflow() <= 0
+    assert looking.fits()
     looking.shoot("mechanism-attention")
     assert looking.faults == []
 

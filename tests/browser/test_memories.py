@@ -121,7 +121,7 @@ def test_ingested_watched_browsed_searched_and_shared(app: Served, looking: Visi
     assert steady(theirs, theirs.get_by_test_id("stText").all_inner_texts) == hits
     for width, scheme in ((1280, "dark"), (390, "dark"), (390, "light"), (1280, "light")):
         colleague.look(width, scheme)  # type: ignore[arg-type]
-        assert colleague.overflow() == 0
+        assert colleague.fits()
         colleague.shoot("memories")
     assert colleague.faults == []
     assert colleague.elsewhere == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -31,7 +30,6 @@ PAGES = [
     "audit",
     "data",
 ]
-FOLLOW_S = 15
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 #: What `hostile.NASTY` would have become, had anything taken it for markup.
 HARM = "script:has-text('alert(1)'), img[src*='example.invalid'], a[href*='example.invalid'], a[href^='javascript']"
@@ -50,14 +48,6 @@ def reader(served: Served, browser: Browser) -> Iterator[Visitor]:
     opened.page.on("dialog", lambda dialog: opened.faults.append(dialog.message))
     yield opened
     opened.close()
-
-
-def fits(visitor: Visitor) -> bool:
-    """Whether the page is no wider than its window, once sidebar and figures have followed it."""
-    deadline = time.monotonic() + FOLLOW_S
-    while visitor.overflow() > 0 and time.monotonic() < deadline:
-        visitor.page.wait_for_timeout(200)
-    return visitor.overflow() <= 0
 
 
 def test_the_first_visitor_may_follow_a_link_to_any_page(served: Served, browser: Browser) -> None:
@@ -86,7 +76,7 @@ def test_a_page_fits_both_widths_and_themes(reader: Visitor, name: str, run: str
     for scheme in SCHEMES:
         for width in (1280, 390):
             reader.look(width, scheme)
-            assert fits(reader), (width, scheme)
+            assert reader.fits(), (width, scheme)
             if not run:
                 reader.shoot(name)
     assert page.locator("[data-testid=stException]").count() == 0
@@ -106,11 +96,11 @@ def test_an_address_of_no_page_is_said_and_leads_to_the_first(visitor: Visitor) 
 
 def test_dark_is_dark_and_light_is_light(visitor: Visitor) -> None:
     visitor.go()
-    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    app = visitor.page.get_by_test_id("stApp")
     visitor.look(1280, "light")
-    assert visitor.page.evaluate(background) == "rgb(255, 255, 255)"
+    expect(app).to_have_css("background-color", "rgb(255, 255, 255)")
     visitor.look(1280, "dark")
-    assert visitor.page.evaluate(background) == "rgb(21, 19, 28)"
+    expect(app).to_have_css("background-color", "rgb(21, 19, 28)")
 
 
 def test_a_link_to_no_run_gives_a_sentence(visitor: Visitor) -> None:

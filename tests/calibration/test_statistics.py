@@ -45,7 +45,8 @@ def test_errors_by_hand() -> None:
     assert (row["responses"], row["n"], row["missing"], row["unrated"], row["clusters"]) == (10, 10, 0, 0, 5)
     assert row["error_low"] < -0.01 < row["error_high"]
     assert 0 <= row["absolute_error_low"] < 0.11 < row["absolute_error_high"]
-    assert row["pearson"] == pytest.approx(0.8914, abs=1e-4)
+    # Sums of products and of squares about the means .5 and .49: .63, .60 and .869.
+    assert row["pearson"] == pytest.approx(0.63 / math.sqrt(0.60 * 0.869))
 
 
 def test_what_is_missing_is_counted_and_never_zero() -> None:

@@ -131,7 +131,7 @@ def test_each_filter_drops_what_is_its_own_with_the_reason_and_what_it_rests_on(
     assert of["c8"].reason.startswith(f"true after all: “{memory}” (")
     # Whatever else is likest: the observation that the false memory was made from, and the turn behind it.
     lines = asked.partition("Lines from")[2]
-    assert f"(9 March 2024) {KIWI}" in lines
+    assert f"(16 March 2024) {KIWI}" in lines
     assert "One slice of kiwi in a fruit salad" in lines
     assert of["c10"].reason == "cut off"
     store.close()

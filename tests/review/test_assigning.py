@@ -27,30 +27,30 @@ def _held(store: Store) -> Counter[str]:
         return Counter(connection.scalars(select(g.item).where(g.released_at.is_(None))))
 
 
-def test_what_is_in_hand_comes_again_until_it_is_answered(store: Store) -> None:
-    (ann,) = people(store, make_review(store), "ann")
-    first, again = next_task(store, ann), next_task(store, ann)
+def test_what_is_in_hand_comes_again_until_it_is_answered(lite: Store) -> None:
+    (ann,) = people(lite, make_review(lite), "ann")
+    first, again = next_task(lite, ann), next_task(lite, ann)
     assert first is not None
     assert again is not None
     assert (first.item, first.a, first.b) == (again.item, again.a, again.b)
     assert first.press != again.press
-    press(store, ann, again)
-    following = next_task(store, ann)
+    press(lite, ann, again)
+    following = next_task(lite, ann)
     assert following is not None
     assert following.item != first.item
 
 
-def test_two_people_answer_every_item_and_nobody_the_same_twice(store: Store) -> None:
-    review = make_review(store, limit=6)
-    ann, bob, cat = people(store, review, "ann", "bob", "cat")
+def test_two_people_answer_every_item_and_nobody_the_same_twice(lite: Store) -> None:
+    review = make_review(lite, limit=6)
+    ann, bob, cat = people(lite, review, "ann", "bob", "cat")
     for _ in range(4):
         for who in (ann, bob, cat):
-            say(store, who)
-    assert [next_task(store, who) for who in (ann, bob, cat)] == [None, None, None]
-    frame = answers_frame(store, review)
+            say(lite, who)
+    assert [next_task(lite, who) for who in (ann, bob, cat)] == [None, None, None]
+    frame = answers_frame(lite, review)
     assert len(frame) == 12
     assert set(frame.groupby("item")["reviewer"].nunique()) == {2}
-    assert (progress(store, review).accepted, progress(store, review).missing) == (6, 0)
+    assert (progress(lite, review).accepted, progress(lite, review).missing) == (6, 0)
 
 
 @pytest.mark.parametrize("people_at_once", [12])
@@ -124,15 +124,15 @@ def test_one_person_in_many_tabs_gets_one_item(store: Store) -> None:
     assert sum(_held(store).values()) == 1
 
 
-def test_each_persons_items_have_the_reviews_proportions(store: Store) -> None:
+def test_each_persons_items_have_the_reviews_proportions(lite: Store) -> None:
     """The sample has 20 repetition questions of 58 and 29 questions of each user: of somebody's first 29 items 10 are
     repetition and 14 or 15 each user's; a tenth of the way is as balanced."""
-    review = make_review(store, per_item=1)
-    ann, bob = people(store, review, "ann", "bob")
+    review = make_review(lite, per_item=1)
+    ann, bob = people(lite, review, "ann", "bob")
     for _ in range(29):
         for who in (ann, bob):
-            say(store, who)
-    frame = answers_frame(store, review)
+            say(lite, who)
+    frame = answers_frame(lite, review)
     for _, own in frame.groupby("reviewer"):
         assert Counter(own["subtype"])["repetition"] == pytest.approx(10, abs=1)
         assert Counter(own["user"])["sample-1/Ottilie"] == pytest.approx(14.5, abs=1.5)
@@ -182,40 +182,40 @@ def test_what_is_held_too_long_goes_to_the_next_and_a_late_answer_counts_beside_
     assert progress(store, review).answers == 3
 
 
-def test_who_comes_back_late_keeps_the_item_where_nobody_took_it(store: Store) -> None:
-    review = make_review(store, limit=1, hours=1.0)
-    (ann,) = people(store, review, "ann")
-    task = next_task(store, ann)
+def test_who_comes_back_late_keeps_the_item_where_nobody_took_it(lite: Store) -> None:
+    review = make_review(lite, limit=1, hours=1.0)
+    (ann,) = people(lite, review, "ann")
+    task = next_task(lite, ann)
     assert task is not None
     with store.begin() as connection:
         connection.execute(update(s.review_assignments).values(assigned_at=s.review_assignments.c.assigned_at - 3601))
-    again = next_task(store, ann)
+    again = next_task(lite, ann)
     assert again is not None
     assert again.item == task.item
-    assert progress(store, review).stale == 0
+    assert progress(lite, review).stale == 0
 
 
-def test_what_was_given_back_comes_last(store: Store) -> None:
-    review = make_review(store, limit=3)
-    (ann,) = people(store, review, "ann")
-    passed = next_task(store, ann)
+def test_what_was_given_back_comes_last(lite: Store) -> None:
+    review = make_review(lite, limit=3)
+    (ann,) = people(lite, review, "ann")
+    passed = next_task(lite, ann)
     assert passed is not None
-    assert release(store, ann) == 1
+    assert release(lite, ann) == 1
     items = []
-    while (task := next_task(store, ann)) is not None:
-        press(store, ann, task)
+    while (task := next_task(lite, ann)) is not None:
+        press(lite, ann, task)
         items.append(task.item)
     assert len(items) == 3
     assert items[-1] == passed.item
 
 
-def test_the_order_of_the_responses_is_random_by_item_and_reviewer(store: Store) -> None:
-    review = make_review(store, limit=40, per_item=2)
-    ann, bob = people(store, review, "ann", "bob")
+def test_the_order_of_the_responses_is_random_by_item_and_reviewer(lite: Store) -> None:
+    review = make_review(lite, limit=40, per_item=2)
+    ann, bob = people(lite, review, "ann", "bob")
     shown: dict[tuple[str, str], bool] = {}
     for who in (ann, bob):
         for _ in range(40):
-            task, _ = say(store, who)
+            task, _ = say(lite, who)
             assert {task.a, task.b} == {task.content.base, task.content.memory}
             shown[who, task.item] = task.a == task.content.base
     of_each = [sum(shown[who, item] for who_, item in shown if who_ == who) for who in (ann, bob)]
@@ -225,15 +225,15 @@ def test_the_order_of_the_responses_is_random_by_item_and_reviewer(store: Store)
     assert 8 <= agreeing <= 32
 
 
-def test_the_choice_between_a_and_b_becomes_the_verdict_and_the_scores_follow(store: Store) -> None:
-    review = make_review(store, limit=6)
-    (ann,) = people(store, review, "ann")
+def test_the_choice_between_a_and_b_becomes_the_verdict_and_the_scores_follow(lite: Store) -> None:
+    review = make_review(lite, limit=6)
+    (ann,) = people(lite, review, "ann")
     sides = set()
-    while (task := next_task(store, ann)) is not None:
+    while (task := next_task(lite, ann)) is not None:
         base_first = task.a == task.content.base
         sides.add(base_first)
-        answer(store, ann, task.item, task.press, task.saying("b", a=0.25, b=0.75))
-        row = answers_frame(store, review).iloc[-1]
+        answer(lite, ann, task.item, task.press, task.saying("b", a=0.25, b=0.75))
+        row = answers_frame(lite, review).iloc[-1]
         assert row["verdict"] == ("memory" if base_first else "base")
         assert (row["base_score"], row["memory_score"]) == ((0.25, 0.75) if base_first else (0.75, 0.25))
         assert row["first"] == ("base" if base_first else "memory")
@@ -261,20 +261,20 @@ def test_a_closed_review_gives_and_takes_nothing_and_opens_again(store: Store) -
         assert connection.execute(select(s.review_answers)).all() == []
 
 
-def test_an_item_that_was_never_given_cant_be_answered_nor_anothers_press_be_used(store: Store) -> None:
-    review = make_review(store)
-    ann, bob = people(store, review, "ann", "bob")
-    task = next_task(store, ann)
+def test_an_item_that_was_never_given_cant_be_answered_nor_anothers_press_be_used(lite: Store) -> None:
+    review = make_review(lite)
+    ann, bob = people(lite, review, "ann", "bob")
+    task = next_task(lite, ann)
     assert task is not None
     with pytest.raises(UsageError, match="wasn't given to you"):
-        press(store, bob, task)
-    press(store, ann, task)
-    own = next_task(store, bob)
+        press(lite, bob, task)
+    press(lite, ann, task)
+    own = next_task(lite, bob)
     assert own is not None
     with pytest.raises(UsageError, match="belongs to another answer"):
-        answer(store, bob, own.item, task.press, Said(verdict="memory"))
+        answer(lite, bob, own.item, task.press, Said(verdict="memory"))
     with pytest.raises(UsageError, match="say which response"):
-        answer(store, bob, own.item, own.press, Said(verdict=None))
+        answer(lite, bob, own.item, own.press, Said(verdict=None))
 
 
 def test_undo_takes_the_newest_answer_back_and_the_item_comes_first_with_what_was_said(store: Store) -> None:
@@ -332,37 +332,37 @@ def test_the_senior_gets_what_is_disputed_and_nothing_that_they_reviewed(store: 
     assert next_task(store, bob) is None
 
 
-def test_what_isnt_disputed_any_more_leaves_the_seniors_hand(store: Store) -> None:
-    review = make_review(store, limit=1)
-    ann, bob = people(store, review, "ann", "bob")
-    (sue,) = people(store, review, "sue", role="senior")
-    say(store, ann, "memory")
-    say(store, bob, "neither")
-    assert next_task(store, sue) is not None
-    undo(store, bob)
-    assert next_task(store, sue) is None
-    say(store, bob, "memory")
-    assert next_task(store, sue) is None
-    assert progress(store, review).accepted == 1
+def test_what_isnt_disputed_any_more_leaves_the_seniors_hand(lite: Store) -> None:
+    review = make_review(lite, limit=1)
+    ann, bob = people(lite, review, "ann", "bob")
+    (sue,) = people(lite, review, "sue", role="senior")
+    say(lite, ann, "memory")
+    say(lite, bob, "neither")
+    assert next_task(lite, sue) is not None
+    undo(lite, bob)
+    assert next_task(lite, sue) is None
+    say(lite, bob, "memory")
+    assert next_task(lite, sue) is None
+    assert progress(lite, review).accepted == 1
 
 
-def test_who_is_made_senior_gives_back_what_they_had_and_cant_answer_it(store: Store) -> None:
-    review = make_review(store)
-    (ann,) = people(store, review, "ann")
-    task = next_task(store, ann)
+def test_who_is_made_senior_gives_back_what_they_had_and_cant_answer_it(lite: Store) -> None:
+    review = make_review(lite)
+    (ann,) = people(lite, review, "ann")
+    task = next_task(lite, ann)
     assert task is not None
-    set_role(store, ann, "senior")
-    assert progress(store, review).in_hand == 0
+    set_role(lite, ann, "senior")
+    assert progress(lite, review).in_hand == 0
     with pytest.raises(UsageError, match="another adjudicator"):
-        press(store, ann, task)
+        press(lite, ann, task)
 
 
-def test_who_left_can_come_back(store: Store) -> None:
-    review = make_review(store, limit=2)
-    (ann,) = people(store, review, "ann")
-    done, _ = say(store, ann)
-    leave(store, ann)
-    assert renew(store, ann)
-    task = next_task(store, ann)
+def test_who_left_can_come_back(lite: Store) -> None:
+    review = make_review(lite, limit=2)
+    (ann,) = people(lite, review, "ann")
+    done, _ = say(lite, ann)
+    leave(lite, ann)
+    assert renew(lite, ann)
+    task = next_task(lite, ann)
     assert task is not None
     assert task.item != done.item

@@ -472,7 +472,7 @@ def test_killed_while_it_ingests_it_ends_as_if_it_wasn_t(home: Path, tmp_path: P
             environment = use_endpoint(folder, endpoint, base_url=endpoint.url, timeout_s=60)
             url = f"sqlite:///{folder / 'store.sqlite3'}"
             for wanted in range(4, 4 * (kills + 1), 4):
-                endpoint.held = lambda wanted=wanted: len(extractions(endpoint)) > wanted  # type: ignore[misc]
+                endpoint.held = lambda wanted=wanted: len(extractions(endpoint)) > wanted
                 process = _start(environment, url)
                 deadline = time.monotonic() + 60
                 while len(extractions(endpoint)) < wanted and process.poll() is None:

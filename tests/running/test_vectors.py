@@ -69,5 +69,16 @@ async def test_what_an_earlier_execution_embedded_is_not_asked_for_again() -> No
         raise AssertionError(f"asked for {texts}")
 
     vectors = SharedVectors(embed)
-    vectors.know([("a walk", np.array([0.6, 0.8], dtype=np.float32))])
-    assert (await vectors.of("a walk")).tolist() == pytest.approx([0.6, 0.8])
+    read = 0
+
+    async def earlier() -> list[tuple[str, np.ndarray]]:
+        nonlocal read
+        read += 1
+        await asyncio.sleep(0)
+        return [("a walk", np.array([0.6, 0.8], dtype=np.float32))]
+
+    vectors.know(earlier)
+    assert read == 0, "whoever asks for no vector reads none"
+    found = await asyncio.gather(vectors.of("a walk"), vectors.of("a walk"))
+    assert [each.tolist() for each in found] == [pytest.approx([0.6, 0.8])] * 2
+    assert read == 1

@@ -23,10 +23,6 @@ from tests.soak.provider import ANSWERS, REASONS, REFUSAL, digest_of, name_of
 CALLS_A_RECORD = 4
 
 
-#: An answer so shortly before its provider dies may not have arrived.
-LAST_MOMENT_S = 0.01
-
-
 @dataclass(frozen=True, slots=True)
 class Break:
     """Something ended a process that had work in hands."""
@@ -73,22 +69,10 @@ def audit(name: str, log: dict[str, Any], store: Store, breaks: Sequence[Break],
                 line.faults[kind] += 1
     stored = _stored(store)
     deaths = [at for known in bodies.values() for at, kind in known["events"] if kind == "dead"]
-    # A provider that dies may take with it what it has just answered.
-    for at in deaths:
-        _let_go(bodies, at)
     _calls(line, bodies, stored, breaks, was_away=bool(deaths))
     _vectors(line, bodies, breaks)
     _records(line, store, bodies, stored)
     return line
-
-
-def _let_go(bodies: dict[str, dict[str, Any]], died_at: float) -> None:
-    """Take answers of the provider's last moment for none where the same was asked for again."""
-    for known in bodies.values():
-        events = known["events"]
-        for event in events[:-1]:
-            if event[1] in ANSWERS and 0 <= died_at - event[0] <= LAST_MOMENT_S:
-                event[1] = "gone"
 
 
 def _stored(store: Store) -> dict[str, Any]:

@@ -19,14 +19,16 @@ from pydantic import SecretStr
 from opbench.calibration.choosing import Chosen, choose_all
 from opbench.calibration.material import Item, Material, of_run, of_set
 from opbench.calibration.spec import JudgeChoice
-from opbench.errors import ModelError, StoreError
+from opbench.errors import ModelError, StoreError, UsageError
 from opbench.judges.base import Judge
 from opbench.judges.llm import failed_call
+from opbench.memories.locking import FileLock
 from opbench.models import ModelClient, load_registry
 from opbench.models.endpoint import who
 from opbench.models.failures import scrub
 from opbench.running.calls import CallStore
 from opbench.running.prepare import call_store
+from opbench.settings import settings
 from opbench.store.database import Store
 from opbench.store.judgings import JudgementRow, find_set, save_judgements, settled, start_judging
 from opbench.store.rundata import Key
@@ -85,7 +87,7 @@ async def judge_set(
     `keys` are session keys by environment variable. `stopping` is asked before each judgement whether to end.
 
     Raises:
-        UsageError: there is no such set, judge or pack.
+        UsageError: there is no such set, judge or pack, or another process of this home is at the same judging.
         DataError: a prompt is damaged.
         StoreError: the store can't be read or written.
     """
@@ -139,10 +141,19 @@ async def _judge(
                 provenance=each.provenance,
                 repeats=each.choice.repeats,
             )
+            lock = FileLock(settings().home / "locks" / f"judging-{judging}.lock")
+            if not lock.acquire():
+                raise UsageError(
+                    f"another process is at {each.label} over the same responses: both would pay for the same calls. "
+                    "Wait for it, or stop it first."
+                )
             at_a_time = 1 if each.model is None else registry.model(each.model).concurrency
             asked = "" if each.model is None else who(registry.model(each.model))
             job = _Job(store, calls, client, asked, each, material, judging, on_progress, stopping)
-            outcomes.append(await job.run(at_a_time))
+            try:
+                outcomes.append(await job.run(at_a_time))
+            finally:
+                lock.release()
             if outcomes[-1].halted == _ASKED:
                 break
         return outcomes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -51,19 +53,18 @@ def paired(store: Store, set_id: str, judging_ids: Sequence[str] = ()) -> pd.Dat
             raise UsageError(f"judging {wanted} is none of set {set_id}.")
     chosen = [each for each in judgings if not judging_ids or each.id in judging_ids]
     items = [each for each in read_set(store, set_id) if each.response.subtype != REPETITION]
-    known = {(judging, item): rows for (judging, item), rows in _grouped(store, [each.id for each in chosen]).items()}
+    known = _by_item(store, [each.id for each in chosen])
     found = []
     for judging in chosen:
         for each in items:
             response = each.response
-            rows = known.get((judging.id, each.item))
             # What was said of another response of this name isn't of this one.
-            rows = rows if rows is None else rows[rows["response_sha256"] == sha256_of(response.response)]
-            given = None if rows is None or rows.empty else rows
-            values = pd.Series(dtype="float64") if given is None else given["value"].dropna()
-            value = float(values.mean()) if len(values) else float("nan")
-            people = float("nan") if each.people is None else each.people
-            reason = None if len(values) else "not judged yet" if given is None else given["reason"].iloc[0]
+            sha256 = sha256_of(response.response)
+            given = [row for row in known.get((judging.id, each.item), []) if row.response_sha256 == sha256]
+            values = [row.value for row in given if not math.isnan(row.value)]
+            value = sum(values) / len(values) if values else math.nan
+            people = math.nan if each.people is None else each.people
+            reason = None if values else given[0].reason if given else "not judged yet"
             found.append(
                 (
                     judging.id,
@@ -79,11 +80,11 @@ def paired(store: Store, set_id: str, judging_ids: Sequence[str] = ()) -> pd.Dat
                     response.response,
                     people,
                     len(each.human),
-                    None if given is None else given["metric"].iloc[0],
+                    given[0].metric if given else None,
                     value,
                     len(values),
                     reason,
-                    None if given is None else given["raw"].iloc[0],
+                    given[0].raw if given else None,
                     value - people,
                 )
             )
@@ -91,6 +92,9 @@ def paired(store: Store, set_id: str, judging_ids: Sequence[str] = ()) -> pd.Dat
     return pd.DataFrame(found, columns=list(COLUMNS)).astype(numbers)
 
 
-def _grouped(store: Store, judging_ids: Sequence[str]) -> dict[tuple[str, str], pd.DataFrame]:
-    frame = read_judgements(store, judging_ids)
-    return {(str(place[0]), str(place[1])): rows for place, rows in frame.groupby(["judging", "item"], sort=False)}
+def _by_item(store: Store, judging_ids: Sequence[str]) -> dict[tuple[str, str], list[Any]]:
+    """Judgements by judging and item, by repeat."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for row in read_judgements(store, judging_ids).itertuples(index=False):
+        found.setdefault((str(row.judging), str(row.item)), []).append(row)
+    return found

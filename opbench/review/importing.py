@@ -103,6 +103,9 @@ class _Work:
         said = self.standing.get(key)
         if entry.said.verdict is None and (said is None or said.verdict is None):
             return  # not answered yet: there is nothing to take back
+        if self.roles.get(key, senior) != senior:
+            self.conflicts.append(f"{place}: {person.name} has another role for {entry.item[:80]} here")
+            return
         if key in self.before:
             if not entry.entry and self.standing[key] == entry.said:
                 self.known += 1
@@ -110,9 +113,6 @@ class _Work:
             if not self.replace:
                 self.conflicts.append(f"{place}: {person.name} has said something else of {entry.item[:80]}")
                 return
-        if self.roles.get(key, senior) != senior:
-            self.conflicts.append(f"{place}: {person.name} has another role for {entry.item[:80]} here")
-            return
         if senior and any(
             of == SENIOR_PLACE and at[0] == entry.item and at[1] != person.id for at, of in self.places.items()
         ):

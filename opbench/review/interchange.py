@@ -148,8 +148,9 @@ def import_review(store: Store, content: bytes, *, file: str, maker: str) -> str
             items=items,
         )
         now = store_time(connection)
-        for person in people:
-            join(connection, review_id, person["name"], person["role"], now)
+        for number, person in enumerate(people):
+            # They came in this order.
+            join(connection, review_id, person["name"], person["role"], now + number * 1e-6)
         add_in(connection, review_id, said, file=file)
         closed = now if head.get("closed") else None
         connection.execute(update(s.reviews).where(s.reviews.c.id == review_id).values(closed_at=closed))

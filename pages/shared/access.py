@@ -17,7 +17,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from opbench.access import Policy, SignOuts, Visitor, make_policy, visitor
 from opbench.errors import OpbenchError, UsageError
 from opbench.settings import settings
-from pages.shared import link
+from pages.shared import link, review_link
 from pages.shared.parts import plain
 
 REFUSED = "Viewers read and download; launching, asking and writing is for editors."
@@ -178,9 +178,10 @@ def _note_editor(visitor: Visitor) -> None:
 
 
 def _forget_session() -> None:
-    """Keys that were typed, and all else of who is no longer here; not the click on the button below."""
+    """Keys that were typed, and all else of who is no longer here; not the click on the button below, nor the personal
+    link that the tab is about to hand over."""
     for key in list(st.session_state):
-        if not str(key).startswith("sign-"):
+        if not str(key).startswith(("sign-", review_link.READER)):
             del st.session_state[key]
 
 

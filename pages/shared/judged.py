@@ -81,18 +81,18 @@ def describe(row: SetRow) -> str:
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the judgements…")
-def _paired(set_id: str, _seen: Seen) -> pd.DataFrame:
+def _paired(set_id: str, as_of: Seen) -> pd.DataFrame:
     return pairs.paired(results.opened().store, set_id)
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the judgements…")
-def scores_of_run(judging_id: str, _seen: Seen) -> pd.DataFrame:
+def scores_of_run(judging_id: str, as_of: Seen) -> pd.DataFrame:
     """What a judge said of a run, in the shape of `RunData.scores`."""
     return kept.run_scores(results.opened().store, judging_id)
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the judgements…")
-def judgements(judging_ids: tuple[str, ...], _seen: Seen) -> pd.DataFrame:
+def judgements(judging_ids: tuple[str, ...], as_of: Seen) -> pd.DataFrame:
     return kept.read_judgements(results.opened().store, judging_ids)
 
 

@@ -229,7 +229,7 @@ def _judgings(order: JudgeOrder) -> list[JudgingRow]:
 
 
 @st.cache_data(ttl=30, max_entries=16, show_spinner="Looking what is there already…")
-def _estimated(order: JudgeOrder, _seen: tuple[tuple[str, int], ...]) -> list[Estimate]:
+def _estimated(order: JudgeOrder, as_of: tuple[tuple[str, int], ...]) -> list[Estimate]:
     store = results.opened().store
     choices = [parse_choice(each, repeats=order.repeats, temperature=order.temperature) for each in order.judges]
     if order.set_id is not None:

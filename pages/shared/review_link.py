@@ -13,7 +13,8 @@ import streamlit as st
 from opbench.review import links
 
 _SECRET = "review-secret"
-_READER = "review-link"
+#: Key of the component that reads the link.
+READER = "review-reader"
 #: The longest secret that is looked up.
 _LONGEST = 200
 _JS = """
@@ -70,10 +71,10 @@ def read() -> None:
     """Look for a link's secret in the tab; there is nothing to see of it."""
     component = st.components.v2.component("opbench_review_link", js=_JS)
     forget = bool(st.session_state.pop("review-forget", False))
-    component(key=_READER, data={"known": secret() is not None, "forget": forget}, on_secret_change=_take)
+    component(key=READER, data={"known": secret() is not None, "forget": forget}, on_secret_change=_take)
 
 
 def _take() -> None:
-    given = st.session_state[_READER].secret
+    given = st.session_state[READER].secret
     if isinstance(given, str) and len(given) <= _LONGEST:
         st.session_state[_SECRET] = given

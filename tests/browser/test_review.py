@@ -20,6 +20,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from opbench.benchmarks import load
+from opbench.review import links
 from opbench.review.deciding import items_frame
 from opbench.settings import ROOT
 from opbench.store.builds import read_candidates
@@ -28,6 +29,7 @@ from opbench.store.review_answers import answers_frame, entries
 from opbench.store.reviews import review_list
 from tests.browser.conftest import Served, Visitor, free_port, serve
 from tests.construction.writer import schema_of, write
+from tests.review.made import make_review
 from tests.scripted_endpoint import ScriptedEndpoint
 
 #: What only the scripted responses with memories have.
@@ -242,6 +244,76 @@ def test_built_reviewed_in_two_browsers_adjudicated_exported_and_run(
         visitor.close()
     assert editor.faults == []
     editor.close()
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The app where everybody has to sign in; nobody here does."""
+    home, port = tmp_path_factory.mktemp("home"), free_port()
+    secrets = home / "secrets.toml"
+    secrets.write_text(
+        f"""[auth]
+        redirect_uri = "http://127.0.0.1:{port}/oauth2callback"
+        cookie_secret = "0kZ3uVq8nB5xWfT1mJ7yLrP4sHd9cAe2"
+        client_id = "workbench"
+        client_secret = "a secret of this test"
+        server_metadata_url = "http://127.0.0.1:9/.well-known/openid-configuration"
+        """
+    )
+    flags = ("--secrets.files", str(secrets))
+    with serve(home, port, *flags, OPBENCH_SIGN_IN="required", OPBENCH_EDITORS="ed@lab.example") as served:
+        yield served
+
+
+def test_a_link_on_a_phone_needs_no_sign_in_loses_nothing_and_opens_nothing_else(
+    closed: Served, browser: Browser
+) -> None:
+    review_id = make_review(closed.store, limit=3)
+    invited = links.invite(closed.store, review_id, "Ada")
+    phone = Reviewer(browser, closed.url, links.link_path(invited.secret or ""))
+    page = phone.page
+    phone.look(390, "dark")
+    phone.wait(0)
+    assert phone.overflow() <= 0
+    buttons = page.locator(".verdicts span, .flag span, .undo, .save, .score input, .clear:visible")
+    for box in [button.bounding_box() for button in buttons.all()]:
+        assert box is not None
+        assert box["height"] >= 44, "a finger's breadth"
+    assert page.get_by_test_id("stSidebarNav").count() == 0
+    phone.shoot("review-phone")
+
+    page.locator(".verdicts").get_by_text("Neither").click()
+    page.get_by_role("button", name="Save, next").click()
+    phone.wait(1)
+    # The page is loaded anew before the answer can have come through: the tab sends it again, and it counts once.
+    page.locator(".verdicts").get_by_text("Both").click()
+    page.evaluate("""() => {
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, composed: true }));
+        location.reload();
+    }""")
+    phone.settle()
+    phone.wait(2)
+    assert entries_of(closed.store, review_id) == {"Ada": 2}
+    assert answers_frame(closed.store, review_id)["verdict"].tolist() == ["neither", "both"]
+
+    # No other page, and no link but a whole one that is still good.
+    page.goto(f"{closed.url}/studies")
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    page.goto(f"{closed.url}/review")
+    phone.wait(2)
+    page.get_by_role("button", name="Leave").click()
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    assert page.locator(".question").count() == 0
+    links.renew(closed.store, invited.reviewer.id)
+    page.goto(f"{closed.url}{links.link_path(invited.secret or '')}")
+    expect(page.get_by_text("This personal link isn't valid any more")).to_be_visible()
+    assert page.url == f"{closed.url}/review"
+    assert (invited.secret or "?") not in (closed.home / "streamlit.log").read_text()
+    assert not [url for url in phone.asked if (invited.secret or "?") in url]
+    assert phone.faults == []
+    phone.close()
 
 
 def reload_in_the_middle(reviewer: Reviewer, asked: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,21 @@ async def test_a_judge_that_nobody_answers_for_ends_the_job(one_store: Store, ho
         (outcome,) = await judge_set(one_store, set_id, [parse_choice("scripted@own")])
     assert outcome.done < 60
     assert "calls failed in a row" in outcome.halted
+
+
+async def test_two_at_once_don_t_pay_for_the_same_calls(
+    one_store: Store, home: Path, endpoint: ScriptedEndpoint
+) -> None:
+    use_endpoint(home, endpoint)
+    set_id = save_set(one_store, "six", {"kind": "csv"}, items(), "")
+    choices = [parse_choice("scripted@own")]
+    first, second = await asyncio.gather(
+        judge_set(one_store, set_id, choices), judge_set(one_store, set_id, choices), return_exceptions=True
+    )
+    refused = [each for each in (first, second) if isinstance(each, UsageError)]
+    assert len(refused) == 1
+    assert "another process is at scripted · own" in str(refused[0])
+    assert endpoint.ledger.total == 6
 
 
 async def test_a_plugin_that_breaks_is_a_missing_score(one_store: Store, home: Path) -> None:

@@ -23,7 +23,7 @@ def frame(columns: Any, *rows: dict[str, Any]) -> pd.DataFrame:
 
 def words(figure: go.Figure) -> str:
     """All that can be read in it, hover included."""
-    return figure.to_json().encode().decode("unicode_escape")
+    return str(figure.to_json()).encode().decode("unicode_escape")
 
 
 def hovers(figure: go.Figure) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_shared_place_is_said_and_its_dots_lie_beside_each_other() -> None:
 
 
 def test_correlations_have_a_panel_of_judges_and_one_of_rules() -> None:
-    row = {"tau_low": NAN, "tau_high": NAN, "spearman": 0.7, "spearman_low": NAN, "spearman_high": NAN}
+    row: dict[str, Any] = {"tau_low": NAN, "tau_high": NAN, "spearman": 0.7, "spearman_low": NAN, "spearman_high": NAN}
     row |= {"kept": 2, "pairs": 3, "control": False, "note": "2 users, an interval needs 5"}
     table = frame(
         CORRELATION_COLUMNS,

@@ -92,7 +92,7 @@ def test_prompt_in_another_encoding(tmp_path: Path) -> None:
 
 
 def test_unknown_pack() -> None:
-    with pytest.raises(UsageError, match="Unknown judge prompt pack 'best': use own, official or auto"):
+    with pytest.raises(UsageError, match="Unknown judge prompt pack 'best': use own, brief, official, auto"):
         load_pack("best")
 
 

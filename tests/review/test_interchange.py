@@ -74,7 +74,7 @@ def test_no_cell_of_the_csv_is_a_formula_and_no_file_holds_a_secret(lite: Store,
     assert made.secret is not None
     invite(lite, review, "Dan", sign_in="dan@example.org")
     for form in ("csv", "jsonl", "argilla", "label-studio"):
-        content = export_answers(lite, review, form)  # type: ignore[arg-type]
+        content = export_answers(lite, review, form)
         assert made.secret.encode() not in content
         assert b"dan@example.org" not in content
     rows = list(csv.reader(io.StringIO(export_answers(lite, review, "csv").decode(), newline="")))
@@ -267,14 +267,14 @@ def _unzipped(content: bytes) -> dict[str, str]:
 def test_what_goes_to_other_tools_doesnt_say_which_response_is_which(lite: Store) -> None:
     review = make_review(lite)
     for form in ("argilla", "label-studio"):
-        content = export_answers(lite, review, form)  # type: ignore[arg-type]
+        content = export_answers(lite, review, form)
         files = _unzipped(content)
         told = json.loads(files.get("records.json") or files["tasks.json"])
         sides = [(each.get("fields") or each["data"])["response_a"].startswith("plain") for each in told]
         assert len(sides) == 58
         # A coin thrown 58 times lies outside 14 to 44 in less than one of 10,000 cases.
         assert 14 <= sum(sides) <= 44
-        assert "base" not in json.dumps([[*each] + [*(each.get("fields") or each["data"])] for each in told])
+        assert "base" not in json.dumps([[*each, *(each.get("fields") or each["data"])] for each in told])
 
 
 def test_file_names(lite: Store) -> None:

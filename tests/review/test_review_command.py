@@ -47,7 +47,7 @@ def test_a_review_from_its_making_to_its_end(tmp_path: Path) -> None:
         assert following["outlook"]["answered"] == 1
     _run("answer", "ann", "neither", "--flag")
     _run("undo", "ann")
-    assert "1 answered" in _run("answer", "ann", "neither", "--flag") or True
+    _run("answer", "ann", "neither", "--flag")
     _run("answer", "bob", "neither")
     status = json.loads(_run("status", "--json"))
     assert (status["progress"]["accepted"], status["progress"]["disputed"]) == (1, 1)
@@ -64,7 +64,7 @@ def test_a_review_from_its_making_to_its_end(tmp_path: Path) -> None:
     _run("export", "--form", "jsonl", "--out", str(whole))
     with pytest.raises(UsageError, match="is there already"):
         _run("export", "--form", "jsonl", "--out", str(whole))
-    assert "0 new, 6 here before" in _run("import", str(whole), "--review", "small")
+    assert "0 new, 7 here before" in _run("import", str(whole), "--review", "small")
     copy = _run("import", str(whole), "--new").strip()
     assert (
         json.loads(_run("status", copy, "--json"))["progress"]

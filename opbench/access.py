@@ -174,7 +174,7 @@ def visitor(policy: Policy, claims: Mapping[str, Any], now: float | None = None)
     # Absent is accepted, since some providers never say it; said to be unverified is not.
     if str(claims.get("email_verified", True)).lower() != "true":
         return Visitor("", "nobody", True, "Your e-mail address isn't verified with the one whom you signed in with.")
-    name = _folded(address)
+    name = folded(address)
     known = {name, f"@{name.rpartition('@')[2]}"}
     if known & policy.editors:
         return Visitor(name, "editor", True)
@@ -208,15 +208,16 @@ def _sign_in(claims: Mapping[str, Any]) -> str:
 
 
 def _people(variable: str, listed: str) -> frozenset[str]:
-    people = [_folded(word) for word in _words(listed)]
+    people = [folded(word) for word in _words(listed)]
     for person in people:
         if not (_ADDRESS.fullmatch(person) or _DOMAIN.fullmatch(person)):
             raise UsageError(f"{variable}: {person[:60]!r} is neither an e-mail address nor @domain")
     return frozenset(people)
 
 
-def _folded(address: str) -> str:
-    """In small letters; other alphabets are left alone, since some of their capitals turn into Latin letters."""
+def folded(address: str) -> str:
+    """An e-mail address as `Visitor.name` has it: in small letters; other alphabets are left alone, since some of their
+    capitals turn into Latin letters."""
     return address.lower() if address.isascii() else address
 
 

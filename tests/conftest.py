@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 
 import opbench.judges.registry as judges
 import opbench.memories.registry as memories
 from mitigations import registry as methods
 from opbench import plugins
 from opbench.settings import settings
+from opbench.store import database
 from opbench.store.database import Store, open_store
 
 DATA = os.environ.get("OPBENCH_DATA", "")
@@ -39,6 +40,31 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     settings.cache_clear()
     yield folder
     settings.cache_clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New SQLite files begin as a copy of one that the migrations made once in this session; then they are opened as
+    ever. Other processes, PostgreSQL and stores of earlier versions know nothing of it."""
+    folder = tmp_path_factory.mktemp("template")
+    made = folder / "store.sqlite3"
+    open_store(f"sqlite:///{made}").close()
+    upgrade = database._upgrade
+
+    def copied(engine: Engine, label: str) -> None:
+        file = database._sqlite_file(engine)
+        if file is not None and not file.exists():
+            part = folder / uuid.uuid4().hex
+            shutil.copyfile(made, part)
+            # Whole from the first moment on, and never in the place of another's.
+            with contextlib.suppress(OSError):
+                os.link(part, file)
+            part.unlink()
+        upgrade(engine, label)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_upgrade", copied)
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

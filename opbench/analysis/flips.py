@@ -34,6 +34,8 @@ FLIP_COLUMNS = [
     "reversed",
 ]
 _AT_A_TIME = 200
+#: A judge that gives so many responses one score judges hardly any of them.
+_NEARLY_ALL = 0.9
 
 
 def flip_table(found: Views) -> pd.DataFrame:
@@ -144,7 +146,7 @@ def meaning(found: Views, flips: pd.DataFrame, correlations: pd.DataFrame) -> st
     else:
         sentences.append(_flipped(mine, reference.label, reference.rule, len(flipped), pairs))
         sentences.append(_findings(found, mine))
-    sentences += _first_place(found)
+    sentences += [*_hardly_judging(found), *_first_place(found)]
     return " ".join(each for each in sentences if each)
 
 
@@ -210,6 +212,16 @@ def _findings(found: Views, flips: pd.DataFrame) -> str:
         f"{len(pairs)} of those had been told apart ({found_before}){also}: such a finding holds for a judge, a prompt "
         "and a rule, which have to be named with it."
     )
+
+
+def _hardly_judging(found: Views) -> list[str]:
+    labels = list(dict.fromkeys(view.label for view in found.views if not view.control))
+    return [
+        f"{label} gives {100 * found.same[label]:.0f} % of the responses one and the same score: its order rests on "
+        "the few others, and on repetition."
+        for label in labels
+        if found.same[label] >= _NEARLY_ALL
+    ]
 
 
 def _first_place(found: Views) -> list[str]:

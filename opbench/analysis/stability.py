@@ -87,6 +87,9 @@ class Views:
     users: int
     left_out: Mapping[str, str]
     """Judges, configurations and subtypes that are no part of it, and why."""
+    same: Mapping[str, float]
+    """By judge, the share of the judged responses that got its most frequent score: near 1, it tells hardly any
+    apart."""
     no_interval: str
     """Why users can't be drawn anew; empty when they can."""
 
@@ -159,6 +162,7 @@ def views(
         planned=sum(board.weights.values()),
         users=int((counts.sum(axis=1) > 0).sum()),
         left_out=left_out,
+        same={label: _same(each.grid.values[:, columns]) for label, each in boards.items()},
         no_interval=_no_interval(counts, np.array([weights[name] > 0 for name in OP_SUBTYPES])),
     )
 
@@ -195,6 +199,12 @@ def _compared(board: OpBoard, boards: Mapping[str, OpBoard], only: Collection[Ke
         alone = "no configuration has" if not keys or not wanted else "only 1 configuration has"
         raise UsageError(f"{alone} scores of all judges, and an order needs two: choose fewer judges.")
     return keys, left_out
+
+
+def _same(values: Floats) -> float:
+    """The share of the most frequent value."""
+    _, counts = np.unique(values[~np.isnan(values)].round(9), return_counts=True)
+    return float(counts.max() / counts.sum())
 
 
 def _means(sums: Floats, counts: Floats) -> Floats:

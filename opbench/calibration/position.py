@@ -14,7 +14,7 @@ import pandas as pd
 
 from opbench.analysis.intervals import paired_difference
 from opbench.calibration.spec import Rated
-from opbench.calibration.traps import another_gold, answerable, rated_answer
+from opbench.calibration.traps import another_gold, answerable, rated_answer, spread
 from opbench.errors import UsageError
 from opbench.store.database import Store
 from opbench.store.judgings import save_set
@@ -63,16 +63,16 @@ COLUMNS = (
 )
 
 
-def bias_set(store: Store, corpus: Corpus, maker: str = "") -> str:
-    """Keep the set of a corpus and return its id.
+def bias_set(store: Store, corpus: Corpus, maker: str = "", *, limit: int | None = None) -> str:
+    """Keep the set of a corpus (of `limit` questions; None: all) and return its id.
 
     Raises:
         UsageError: the corpus has no LoCoMo question with a gold answer.
     """
-    items = list(_items(corpus))
+    items = list(_items(corpus, limit))
     if not items:
         raise UsageError("there is no LoCoMo question with a gold answer in these data: nothing to make answers of.")
-    source = {"kind": "bias", "data": corpus.source, "sha256": dict(corpus.sha256)}
+    source = {"kind": "bias", "data": corpus.source, "sha256": dict(corpus.sha256), "limit": limit}
     return save_set(store, f"answers of several shapes ({corpus.source})", source, items, maker)
 
 
@@ -106,9 +106,9 @@ def bias(pairs: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(("with_it", "without", "difference", "low", "high", "p"), "float64"))
 
 
-def _items(corpus: Corpus) -> Iterator[Rated]:
+def _items(corpus: Corpus, limit: int | None) -> Iterator[Rated]:
     questions = answerable(corpus)
-    for place, each in enumerate(questions):
+    for place, each in spread(questions, limit):
         facts = {"right": each.answer, "wrong": another_gold(questions, place)}
         for answers, fact in facts.items():
             if fact is None:

@@ -18,7 +18,6 @@ from opbench.store.frames import CONFIGURATION
 from opbench.store.human import human_scores
 from opbench.store.judgings import item_of, save_set
 from opbench.store.reading import read_run
-from opbench.types import OP_SUBTYPES
 
 #: What has to stand beside numbers over the published cases.
 PUBLISHED_NOTE = (
@@ -72,7 +71,7 @@ def review_set(store: Store, review_id: str, maker: str = "") -> str:
     from opbench.store.reviews import get_review
 
     review = get_review(store, review_id)
-    items = [each for each in rated(store, review_id) if each.response.subtype in OP_SUBTYPES and each.human]
+    items = [each for each in rated(store, review_id) if each.response.subtype != REPETITION and each.human]
     if not items:
         raise UsageError(
             f"review {review_id} has no answer with a score yet: reviewers give one from 0 to 1 by response."

@@ -53,24 +53,25 @@ _VAGUE = {
 COLUMNS = ("judging", "label", "kind", "wrong", "answers", "n", "missing", "accepted", "rate", "low", "high", "note")
 
 
-def traps_set(store: Store, corpus: Corpus, maker: str = "") -> str:
-    """Keep the set of a corpus and return its id.
+def traps_set(store: Store, corpus: Corpus, maker: str = "", *, limit: int | None = None) -> str:
+    """Keep the set of a corpus (of `limit` questions; None: all) and return its id.
 
     Raises:
         UsageError: the corpus has no LoCoMo question with a gold answer.
     """
-    items = traps(corpus)
+    items = traps(corpus, limit)
     if not items:
         raise UsageError("there is no LoCoMo question with a gold answer in these data: nothing to make traps of.")
-    source = {"kind": "traps", "data": corpus.source, "sha256": dict(corpus.sha256)}
+    source = {"kind": "traps", "data": corpus.source, "sha256": dict(corpus.sha256), "limit": limit}
     return save_set(store, f"wrong answers on purpose ({corpus.source})", source, items, maker)
 
 
-def traps(corpus: Corpus) -> list[Rated]:
-    """A right answer to each LoCoMo question and wrong ones of every kind that its gold answer allows, in order."""
+def traps(corpus: Corpus, limit: int | None = None) -> list[Rated]:
+    """A right answer to each LoCoMo question (to `limit` of them, evenly spread) and wrong ones of every kind that its
+    gold answer allows, in order."""
     questions = answerable(corpus)
     found = []
-    for place, each in enumerate(questions):
+    for place, each in spread(questions, limit):
         others = _others(questions, place)
         for kind, text in _answers(each, others, corpus):
             found.append(rated_answer(each, kind, text, 1.0 if kind == RIGHT else 0.0))
@@ -80,6 +81,13 @@ def traps(corpus: Corpus) -> list[Rated]:
 def answerable(corpus: Corpus) -> list[Instance]:
     """Questions with a gold answer: categories 1 to 4."""
     return [each for each in corpus.locomo if each.answer and each.subtype != "adversarial"]
+
+
+def spread(questions: Sequence[Instance], limit: int | None) -> list[tuple[int, Instance]]:
+    """So many of the questions (None: all), evenly spread over them, each with its place."""
+    n = len(questions) if limit is None else min(limit, len(questions))
+    places = [round(step * len(questions) / n) for step in range(n)]
+    return [(place, questions[place]) for place in places]
 
 
 def rated_answer(instance: Instance, kind: str, text: str, truth: float) -> Rated:

@@ -104,7 +104,7 @@ def status_command(build: _Build = None, as_json: _Json = False) -> None:
         say(f"Nothing is done yet: opbench build run {build_id}")
         return
     hidden = {"done", "untold"}
-    print_table(tables["work"], {name: _head(name) for name in tables["work"].columns if name not in hidden})
+    print_table(_whole(tables["work"]), {name: _head(name) for name in tables["work"].columns if name not in hidden})
     _print_funnel(tables["funnel"])
     _print_generators(tables["generators"])
     for row in tables["failed"].head(5).itertuples(index=False):
@@ -132,6 +132,13 @@ def _head(name: str) -> str:
     return heads.get(name, name.replace("_", " "))
 
 
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with tokens and seconds, which may be unknown, as whole numbers."""
+    amounts = [name for name in frame.columns if "tokens" in name or name == "seconds"]
+    written = {name: ["–" if pd.isna(value) else f"{value:,.0f}" for value in frame[name]] for name in amounts}
+    return frame.assign(**written)
+
+
 def _print_funnel(frame: pd.DataFrame) -> None:
     if len(frame):
         columns = {"label": "step", "n": "left", "dropped": "dropped", "undecided": "waiting"}
@@ -142,7 +149,7 @@ def _print_generators(frame: pd.DataFrame) -> None:
     if len(frame):
         columns = ("generator", "subtype", "generated", "dropped", "kept", "reviewed", "accepted", "acceptance")
         costs = ("low", "high", "note", "cost_usd", "prompt_tokens", "completion_tokens", "seconds")
-        print_table(frame, {name: _head(name) for name in (*columns, *costs)}, title="By generator")
+        print_table(_whole(frame), {name: _head(name) for name in (*columns, *costs)}, title="By generator")
 
 
 @app.command("show")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _Data = Annotated[str, typer.Option(help="Whose LoCoMo questions: auto, or sample for the bundled sample.")]
 
+_Limit = Annotated[int | None, typer.Option(min=1, help="So many questions, evenly spread; default all.")]
+
 
 def add(app: typer.Typer) -> None:
     app.command("traps")(traps_command)
@@ -38,12 +40,14 @@ def add(app: typer.Typer) -> None:
     app.command("stability")(stability_command)
 
 
-def traps_command(judges: Judges = None, data: _Data = "auto", repeats: Repeats = 1, as_json: Json = False) -> None:
+def traps_command(
+    judges: Judges = None, data: _Data = "auto", limit: _Limit = None, repeats: Repeats = 1, as_json: Json = False
+) -> None:
     """How often a LoCoMo judge accepts answers that are wrong on purpose, by how they are wrong."""
     from opbench.calibration.traps import KINDS, acceptance
 
     store = patient_store()
-    set_id, outcomes = _judged(store, "traps", judges, data, repeats)
+    set_id, outcomes = _judged(store, "traps", judges, data, limit, repeats)
     table = acceptance(_pairs(store, set_id, outcomes))
     if as_json:
         print_json({"set": set_id, "acceptance": rows_of(table)})
@@ -54,12 +58,14 @@ def traps_command(judges: Judges = None, data: _Data = "auto", repeats: Repeats 
     exit_when_incomplete(outcomes)
 
 
-def bias_command(judges: Judges = None, data: _Data = "auto", repeats: Repeats = 1, as_json: Json = False) -> None:
+def bias_command(
+    judges: Judges = None, data: _Data = "auto", limit: _Limit = None, repeats: Repeats = 1, as_json: Json = False
+) -> None:
     """Whether a LoCoMo judge minds where in an answer the fact stands, and how long the answer is."""
     from opbench.calibration.position import bias
 
     store = patient_store()
-    set_id, outcomes = _judged(store, "bias", judges, data, repeats)
+    set_id, outcomes = _judged(store, "bias", judges, data, limit, repeats)
     table = bias(_pairs(store, set_id, outcomes))
     if as_json:
         print_json({"set": set_id, "effects": rows_of(table)})
@@ -174,10 +180,12 @@ def stability_command(
     )
 
 
-def _judged(store: Store, kind: str, judges: list[str] | None, data: str, repeats: int) -> tuple[str, list[Outcome]]:
+def _judged(
+    store: Store, kind: str, judges: list[str] | None, data: str, limit: int | None, repeats: int
+) -> tuple[str, list[Outcome]]:
     from opbench.calibration.judging import judge_set
 
-    set_id = judges_sets.make_set(store, kind, None, data)
+    set_id = judges_sets.make_set(store, kind, None, data, limit)
     outcomes: list[Outcome] = []
     if choices := choices_of(judges, repeats, 0.0):
         outcomes = work(lambda stopping, told: judge_set(store, set_id, choices, on_progress=told, stopping=stopping))

@@ -34,32 +34,33 @@ def the_set(store: Store, wanted: str | None, data: str = "auto") -> SetRow:
     return find_set(store, make_set(store, wanted, None, data) if wanted in MADE else wanted)
 
 
-def make_set(store: Store, kind: str | None, source: str | None, data: str, maker: str = "") -> str:
-    """Make a set, or find it, and return its id."""
+def make_set(store: Store, kind: str | None, source: str | None, data: str, limit: int | None = None) -> str:
+    """Make a set, or find it, and return its id. `data` and `limit` (questions) are of traps and bias."""
     from opbench.calibration import csv_sets, position, sets, traps
     from opbench.store.reading import find_run
 
     if kind == "published":
-        return sets.published_set(store, maker)
+        return sets.published_set(store)
     if kind in ("traps", "bias"):
         from opbench.benchmarks.built import corpus_of
 
         corpus = corpus_of(data)
-        return traps.traps_set(store, corpus, maker) if kind == "traps" else position.bias_set(store, corpus, maker)
+        make = traps.traps_set if kind == "traps" else position.bias_set
+        return make(store, corpus, limit=limit)
     if source is None:
         raise UsageError(f"name the {'file' if kind == 'csv' else kind} after '{kind}'.")
     if kind == "run":
-        return sets.run_set(store, find_run(store, source), maker)
+        return sets.run_set(store, find_run(store, source))
     if kind == "review":
         from opbench.store.reviews import find_review
 
-        return sets.review_set(store, find_review(store, source), maker)
+        return sets.review_set(store, find_review(store, source))
     file = Path(source)
     try:
         content = file.read_bytes()
     except OSError as error:
         raise DataError(f"{file}: can't be read ({error.strerror}); check that it is there and may be read.") from error
-    return csv_sets.csv_set(store, content, file.name, maker)
+    return csv_sets.csv_set(store, content, file.name)
 
 
 @app.command("list")
@@ -86,6 +87,7 @@ def add_command(
     kind: Annotated[Kind, typer.Argument(help="Where from: published cases, run, review, csv, traps or bias.")],
     source: Annotated[str | None, typer.Argument(help="The run, the review or the CSV file.")] = None,
     data: Annotated[str, typer.Option(help="For traps and bias: auto, or sample for the bundled sample.")] = "auto",
+    limit: Annotated[int | None, typer.Option(min=1, help="For traps and bias: so many questions.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a set of responses with people's scores; one that is there already is found again.
@@ -96,7 +98,7 @@ def add_command(
     from opbench.store.judgings import find_set
 
     store = the_store()
-    row = find_set(store, make_set(store, kind, source, data))
+    row = find_set(store, make_set(store, kind, source, data, limit))
     if as_json:
         print_json(_told(row))
         return

@@ -16,6 +16,7 @@ LONGEST_QUESTION = 400
 LONGEST_NOTE = 400
 LONGEST_NAME = 60
 LONGEST_PROFILE = 900
+SHORTEST_NAME = 3
 #: A summary or profile that is shorter says nothing to build on.
 SHORTEST_PROFILE = 60
 #: What an endpoint that holds a model to a schema holds it to: a small one would else stop after a word.
@@ -57,7 +58,7 @@ def profile() -> Shape:
 
 def names(what: str, n: int) -> Shape:
     """A list of short names under the key `what`."""
-    return Shape(what, _object({what: _list(_text(LONGEST_NAME), n)}))
+    return Shape(what, _object({what: _list(_text(LONGEST_NAME, SHORTEST_NAME), n)}))
 
 
 def observations(turns: Sequence[str], most: int) -> Shape:

@@ -108,14 +108,8 @@ def residuals(
             x=[row["error"]],
             y=[at],
             mode="markers",
-            marker={
-                "color": colour if whole else "rgba(0,0,0,0)",
-                "size": 13,
-                "line": {"width": 2, "color": theme.GREY},
-            },
-            error_x={"type": "data", "symmetric": False, "color": theme.GREY, "thickness": 2, **ends}
-            if whole
-            else None,
+            marker={"color": colour if whole else "rgba(0,0,0,0)", "size": 13, "line": {"width": 2, "color": rim}},
+            error_x={"type": "data", "symmetric": False, "color": rim, "thickness": 2, **ends} if whole else None,
             customdata=[
                 f"<b>{theme.label(subtype)}</b><br>mean {_signed(row['error'])}, "
                 f"{interval_words(row['error_low'], row['error_high'])}<br>n = {theme.count(row['n'])}{note}"

@@ -54,7 +54,7 @@ def places(frame: pd.DataFrame, names: list[str], mark: str = "", title: str = "
         )
     drawing.x(title="place by the OP-Bench average, 1 is the best", dtick=1, range=[0.6, len(names) + 0.4], side="top")
     drawing.y(type="category", autorange="reversed", tickfont={"size": 11})
-    height = 190 + 44 * max(len(rows), 2) + 20 * len(names)
+    height = 190 + 48 * max(len(rows), 2) + 20 * len(names)
     return drawing.figure(title, mark, height=height, legend={"y": -20 / height})
 
 
@@ -70,29 +70,32 @@ def correlations(
     panels = [(f"judges and prompts, by {rule}", *judges), (f"averaging rules, under {label}", *rules)]
     panels = [panel for panel in panels if panel[1]]
     sizes = [len(names) for _, names, _ in panels] or [1]
-    # Names under the cells, and a head over them, take the same room in each panel.
-    height = 150 + sum(40 * size + 120 for size in sizes)
+    height = 150 + sum(40 * size + 60 for size in sizes)
     drawing = Drawing(
         [f"<b>{theme.escape(head)}</b>" for head, _, _ in panels],
         rows=max(len(panels), 1),
         heights=sizes,
-        spacing=0.24 if len(panels) > 1 else 0.0,
+        spacing=90 / height if len(panels) > 1 else 0.0,
         head={"x": 0, "xanchor": "left", "font": {"size": 13}},
     )
     for row, (_, names, cells) in enumerate(panels, start=1):
-        shown = [theme.escape(name) for name in names]
+        # Numbers across: names wouldn't fit on a phone.
+        shown = [f"{theme.escape(name)}  {place}" for place, name in enumerate(names, start=1)]
         grid = [[cells.get((one, other)) for other in names] for one in names]
         drawing.add(
             "heatmap",
             row,
-            x=shown,
+            x=[str(place) for place in range(1, len(names) + 1)],
             y=shown,
             z=[[None if cell is None or pd.isna(cell["tau"]) else cell["tau"] for cell in line] for line in grid],
             text=[["" if cell is None else coefficient(cell["tau"]) for cell in line] for line in grid],
             texttemplate="%{text}",
             textfont={"color": theme.CELL_TEXT},
-            customdata=[["the same" if cell is None else _tau_hover(cell) for cell in line] for line in grid],
-            hovertemplate="<b>%{y}</b> and <b>%{x}</b><br>%{customdata}<extra></extra>",
+            customdata=[
+                [_tau_hover(one, other, cell) for other, cell in zip(names, line, strict=True)]
+                for one, line in zip(names, grid, strict=True)
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
             colorscale=theme.DIVERGING,
             zmin=-1,
             zmax=1,
@@ -100,7 +103,7 @@ def correlations(
             ygap=2,
             showscale=False,
         )
-    drawing.x(type="category", showgrid=False, tickangle=-30, tickfont={"size": 11})
+    drawing.x(type="category", showgrid=False, tickfont={"size": 11})
     drawing.y(type="category", autorange="reversed", showgrid=False, tickfont={"size": 11})
     return drawing.figure(title, mark, height=height, legend=False)
 
@@ -116,7 +119,10 @@ def _sides(frame: pd.DataFrame, what: str) -> tuple[list[str], dict[tuple[str, s
 
 
 def _row_name(label: str, rule: str, control: bool) -> str:
-    return f"{theme.escape(label)}{' (control)' if control else ''}<br><sub>{theme.escape(rule)}</sub>"
+    """In lines, so that places keep their room on a phone."""
+    judge, _, prompts = label.partition(" · ")
+    lines = [f"{theme.escape(judge)}{' (control)' if control else ''}", *([theme.escape(prompts)] if prompts else [])]
+    return "<br>".join([*lines, f"<sub>{theme.escape(rule)}</sub>"])
 
 
 def _place_hover(cell: dict[Any, Any]) -> str:
@@ -127,9 +133,12 @@ def _place_hover(cell: dict[Any, Any]) -> str:
     )
 
 
-def _tau_hover(cell: dict[Any, Any]) -> str:
+def _tau_hover(one: str, other: str, cell: dict[Any, Any] | None) -> str:
+    if cell is None:
+        return f"<b>{theme.escape(one)}</b>"
     why = f"<br>{theme.escape(cell['note'])}" if cell["note"] else ""
     return (
+        f"<b>{theme.escape(one)}</b> and <b>{theme.escape(other)}</b><br>"
         f"tau {coefficient(cell['tau'])}, {interval_words(cell['tau_low'], cell['tau_high'])}<br>"
         f"Spearman's rho {coefficient(cell['spearman'])}, "
         f"{interval_words(cell['spearman_low'], cell['spearman_high'])}<br>"

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from opbench.errors import UsageError
 from opbench.review.spec import ReviewerRole, Said, Side
+from opbench.store.reviews import storable
 
 
 class Entry(BaseModel):
@@ -58,6 +59,8 @@ def entry_of(told: Mapping[str, Any], place: str, line: int) -> Entry:
     """
     said = {name: told[name] for name in Said.model_fields if told.get(name) is not None}
     rest = {name: told[name] for name in ("item", "reviewer", "role", "first", "made_at", "entry") if told.get(name)}
+    if isinstance(said.get("comment"), str):
+        said["comment"] = storable(said["comment"])
     if isinstance(rest.get("made_at"), str):
         rest["made_at"] = seconds_of(rest["made_at"], place)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,10 @@ from opbench.review.entries import Entry, digest
 from opbench.review.spec import ReviewerRole, ReviewSpec, Said
 from opbench.store import schema as s
 from opbench.store.database import Store, store_time
-from opbench.store.reviews import SENIOR_PLACE, Reviewer, lock, named, reviewer_in
+from opbench.store.reviews import SENIOR_PLACE, Reviewer, lock, named, reviewer_in, reviewer_of_row
 
 _MOST_TOLD = 100
+_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def add_in(
 ) -> Imported:
     """As `add`, in a transaction that has more to write."""
     spec = lock(connection, review_id)
-    work = _Work(connection, review_id, spec, replace)
+    work = _Work(connection, review_id, spec, entries, replace)
     for entry in entries:
         if entry.item not in work.items:
             raise UsageError(f"{file}, line {entry.line}: item '{entry.item[:80]}' isn't in this review.")
@@ -68,7 +70,9 @@ def add_in(
 class _Work:
     """An import at work, with what the review has read once."""
 
-    def __init__(self, connection: Connection, review_id: str, spec: ReviewSpec, replace: bool) -> None:
+    def __init__(
+        self, connection: Connection, review_id: str, spec: ReviewSpec, entries: Sequence[Entry], replace: bool
+    ) -> None:
         self.connection, self.review_id, self.spec, self.replace = connection, review_id, spec, replace
         self.new = self.known = 0
         self.conflicts: list[str] = []
@@ -77,9 +81,8 @@ class _Work:
         self.now = store_time(connection)
         i, r, a, g = s.review_items.c, s.reviewers.c, s.review_answers.c, s.review_assignments.c
         self.items = set(connection.scalars(select(i.item).where(i.review_id == review_id)))
-        self.people = {
-            row.name: row.id for row in connection.execute(select(s.reviewers).where(r.review_id == review_id))
-        }
+        people = connection.execute(select(s.reviewers).where(r.review_id == review_id))
+        self.people = {row.name: reviewer_of_row(row) for row in people}
         rows = connection.execute(select(s.review_answers).where(a.review_id == review_id).order_by(a.id)).all()
         self.presses = {row.press: (row.item, row.reviewer_id, _said(row)) for row in rows}
         #: What counts by item and person, and what was there before this import.
@@ -87,6 +90,7 @@ class _Work:
         self.before = {key for key, said in self.standing.items() if said.verdict is not None}
         held = connection.execute(select(s.review_assignments).where(g.review_id == review_id)).all()
         self.places = {(row.item, row.reviewer_id): row.place for row in held if row.released_at is None}
+        self.elsewhere = _elsewhere(connection, review_id, [entry.mark for entry in entries])
         self.roles = {(row.item, row.reviewer_id): row.place == SENIOR_PLACE for row in held}
 
     def take(self, entry: Entry, place: str) -> None:
@@ -146,20 +150,16 @@ class _Work:
         for mark in (entry.mark, own):
             if mark in self.presses:
                 return mark, self.presses[mark]
-        a = s.review_answers.c
-        elsewhere = self.connection.scalar(select(a.id).where(a.press == entry.mark))
-        return (entry.mark if elsewhere is None else own), None
+        return (own if entry.mark in self.elsewhere else entry.mark), None
 
     def _person(self, entry: Entry) -> Reviewer:
         name = named(entry.reviewer, "a reviewer")
         if name not in self.people:
-            self.people[name] = join(self.connection, self.review_id, name, entry.role, self.now)
+            new = join(self.connection, self.review_id, name, entry.role, self.now)
+            self.people[name] = reviewer_in(self.connection, new)
             self.came.append(name)
-        person = reviewer_in(self.connection, self.people[name])
         # For this entry they are what they were when they gave it.
-        return Reviewer(
-            person.id, person.review_id, person.name, entry.role, person.by_link, person.sign_in, person.joined_at, None
-        )
+        return dataclasses.replace(self.people[name], role=entry.role)
 
 
 def join(connection: Connection, review_id: str, name: str, role: ReviewerRole, now: float) -> str:
@@ -176,6 +176,16 @@ def join(connection: Connection, review_id: str, name: str, role: ReviewerRole, 
     }
     connection.execute(s.reviewers.insert().values(**row))
     return str(row["id"])
+
+
+def _elsewhere(connection: Connection, review_id: str, marks: Sequence[str]) -> set[str]:
+    """Those of the marks that other reviews have: a copy's in the store of its original."""
+    a = s.review_answers.c
+    found: set[str] = set()
+    for start in range(0, len(marks), _AT_A_TIME):
+        some = marks[start : start + _AT_A_TIME]
+        found |= set(connection.scalars(select(a.press).where(a.press.in_(some), a.review_id != review_id)))
+    return found
 
 
 def _said(row: Any) -> Said:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, and_, func, or_, select, update
 
+from opbench.access import folded
 from opbench.errors import UsageError
 from opbench.review.spec import ReviewerRole, ReviewSpec
 from opbench.store import schema as s
@@ -48,7 +49,7 @@ def invite(
         UsageError: no such review, or somebody of that name, or with that sign-in, takes part already.
     """
     name = named(name, "a reviewer")
-    sign_in = None if sign_in is None else named(sign_in, "a sign-in")
+    sign_in = None if sign_in is None else folded(named(sign_in, "a sign-in"))
     secret = secrets.token_urlsafe(_SECRET_BYTES) if sign_in is None else None
     r = s.reviewers.c
     with store.begin() as connection:

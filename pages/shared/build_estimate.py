@@ -27,7 +27,8 @@ def offer(spec: BuildSpec, source: Source, missing: list[str]) -> None:
     Raises:
         UsageError: a user or a model isn't known.
     """
-    same, estimate = _estimate(spec, source.sha256, source)
+    same = find_same(results.opened().store, spec, source)
+    estimate = _estimate(spec, source.sha256, same, source)
     _show(estimate)
     if same is not None:
         st.caption(
@@ -53,12 +54,11 @@ def offer(spec: BuildSpec, source: Source, missing: list[str]) -> None:
 
 
 @st.cache_data(ttl=10, max_entries=8, show_spinner="Working out what it takes…")
-def _estimate(spec: BuildSpec, sha256: str, _source: Source) -> tuple[str | None, BuildPlan]:
-    """The build in the store that is this one, and what is left to do; `sha256` is that of the conversations."""
+def _estimate(spec: BuildSpec, sha256: str, same: str | None, _source: Source) -> BuildPlan:
+    """What is left to do; `sha256` is that of the conversations, `same` the build in the store that is this one."""
     store = results.opened().store
-    same = find_same(store, spec, _source)
     units = {} if same is None else read_units(store, same)
-    return same, plan(store, spec, _source, load_registry(), units=units, concurrency=AT_ONCE)
+    return plan(store, spec, _source, load_registry(), units=units, concurrency=AT_ONCE)
 
 
 def _show(estimate: BuildPlan) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from opbench.benchmarks import find
 from opbench.construction.converting import Converted, convert_bytes
 from opbench.construction.loading import Source, read_bytes, read_source
 from opbench.figures import theme
@@ -35,9 +36,13 @@ def choose(off: dict[str, Any]) -> Chosen | None:
         "Conversations", list(CONVERSATIONS), "conversations", kind="segmented", names=CONVERSATIONS, **off
     )
     if where != "upload":
-        source = read_source("sample" if where == "sample" else None)
+        there = find(None).source != "sample"
+        sample = where == "sample" or not there
+        if where != "sample" and not there:
+            st.caption("No benchmark data here, so this is the bundled sample. `opbench data fetch` gets them.")
+        source = read_source("sample" if sample else None)
         _say(source)
-        return Chosen(source, "sample" if where == "sample" or source.name == "sample" else "auto")
+        return Chosen(source, "sample" if sample else "auto")
     found = _uploaded(off)
     if found is not None:
         _say(found.source)

@@ -25,6 +25,11 @@ WHAT_IT_IS = (
     "Repetition is measured, not judged, and no part of this. The control scores at random: a judge that isn't told "
     "apart from it shows no agreement."
 )
+NOT_PEOPLE = (
+    "The published cases' scores are no people's: the paper's judge gave them to its examples, and its authors to the "
+    "good answers beside these. Where it says “people” above, read “the paper”. All are over-personalised answers with "
+    "their good counterparts, so a judge that tells these two apart agrees well already."
+)
 PUBLISHED = (
     "The paper's table 5 compares judges on 200 responses to 100 queries. Its responses and people's scores aren't "
     "public, so nothing here can be set beside its numbers."
@@ -55,11 +60,12 @@ def show() -> None:
     _agreement(looked, frame)
     _one_judge(looked, cluster)
     parts.remark(WHAT_IT_IS)
-    parts.remark(PUBLISHED)
+    parts.remark(NOT_PEOPLE if looked.row.kind == "published" else PUBLISHED)
 
 
 def _marks(looked: Looked) -> None:
-    rated = f"{looked.row.rated:,} of {looked.row.items:,} responses scored by people"
+    by = "the paper" if looked.row.kind == "published" else "people"
+    rated = f"{looked.row.rated:,} of {looked.row.items:,} responses scored by {by}"
     kind = judged.KINDS.get(looked.row.kind, looked.row.kind)
     facts = [kind, rated]
     if origin := looked.row.source.get("origin"):

@@ -12,7 +12,7 @@ from opbench.figures import agreement as figures
 from opbench.figures import theme
 from opbench.store.review_answers import answers_frame, answers_version
 from opbench.store.reviews import ReviewRow
-from pages.shared import parts, results
+from pages.shared import parts, results, review_people
 
 
 @st.cache_data(max_entries=16, show_spinner="Working out the agreement…")
@@ -81,6 +81,7 @@ def _agreement(frame: pd.DataFrame) -> None:
 def _reviewers(frame: pd.DataFrame) -> None:
     shown = frame.assign(
         reviewer=[parts.as_label(each) for each in frame["reviewer"]],
+        role=[review_people.ROLES[each] for each in frame["role"]],
         agree_ci=_intervals(frame, "agree", 1),
         spots=[
             theme.MISSING if not n else f"{right:.0f} % of {n} [{low:.0f}, {high:.0f}]"

@@ -2,6 +2,8 @@
 // Texts of people and models are text nodes alone.
 
 const STORED = "opbench-review-draft:";
+// An answer that the server hasn't confirmed by then is sent again; it knows it by its mark.
+const PATIENCE_MS = 4000;
 const VIEWS = new WeakMap();
 
 const token = () => [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, "0")).join("");
@@ -28,6 +30,8 @@ class View {
     this.key = null;
     this.send = () => {};
     this.shownAt = null;
+    this.asked = null;
+    this.waiting = null;
     this.onKey = (event) => this.press(event);
     this.onHide = () => this.clock();
     const form = this.one(".controls");
@@ -105,8 +109,8 @@ class View {
     this.one(".problem").textContent = heard && !heard.ok ? heard.text : "";
     this.one(".undo").disabled = !data.undo;
     this.mark();
-    // Sent, and neither taken nor refused: the connection broke, or the page was loaded anew in between.
-    if (this.draft?.sent) this.send(this.message());
+    // Sent, and neither taken nor refused: the page was loaded anew in between.
+    if (this.draft?.sent) this.deliver();
   }
 
   show() {
@@ -202,7 +206,18 @@ class View {
     stored.write(this.key, this.draft);
     this.one(".saved").textContent = "Saving…";
     this.mark();
+    this.deliver();
+  }
+
+  deliver() {
+    clearTimeout(this.waiting);
+    const press = this.draft.sent;
     this.send(this.message());
+    this.waiting = setTimeout(() => {
+      if (this.draft?.sent !== press) return;
+      this.one(".saved").textContent = "Not saved yet, trying again…";
+      this.deliver();
+    }, PATIENCE_MS);
   }
 
   undo() {
@@ -210,6 +225,12 @@ class View {
     this.asked = token();
     this.mark();
     this.send({ deed: "undo", press: this.asked });
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      this.asked = null;
+      this.one(".undo").disabled = !this.data.undo;
+      this.mark();
+    }, PATIENCE_MS);
   }
 
   press(event) {
@@ -270,5 +291,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   view.detach();
   view.attach();
   view.update(data, (said) => setTriggerValue("said", said));
-  return () => view.detach();
+  return () => {
+    view.detach();
+    clearTimeout(view.waiting);
+  };
 }

@@ -14,7 +14,7 @@ from opbench.store.reviews import LONGEST_NAME, Reviewer, ReviewRow, find_review
 from pages.shared import access, parts, results, review_link
 
 _INVITED, _ROUND = "review-invited", "review-invitations"
-_ROLES = {"reviewer": "reviewer", "senior": "adjudicator"}
+ROLES = {"reviewer": "reviewer", "senior": "adjudicator"}
 
 
 def table(review: ReviewRow) -> None:
@@ -25,7 +25,7 @@ def table(review: ReviewRow) -> None:
         return
     shown = frame.assign(
         reviewer=[parts.as_label(each) for each in frame["reviewer"]],
-        role=[_ROLES[each] for each in frame["role"]],
+        role=[ROLES[each] for each in frame["role"]],
         last=[_when(each) for each in frame["last_at"]],
     )
     columns: dict[str, Any] = {
@@ -69,7 +69,7 @@ def _invite(review: ReviewRow) -> None:
     row = st.form(f"review-invite-{review.id}-{turn}", border=True)
     with row, st.container(horizontal=True, vertical_alignment="bottom"):
         name = st.text_input("Name", max_chars=LONGEST_NAME, width=220, autocomplete="off")
-        role = st.selectbox("Role", list(_ROLES), format_func=_ROLES.__getitem__, width=160)
+        role = st.selectbox("Role", list(ROLES), format_func=ROLES.__getitem__, width=160)
         sign_in = st.text_input(
             "Signs in as",
             max_chars=LONGEST_NAME,
@@ -87,7 +87,7 @@ def _invite(review: ReviewRow) -> None:
         review.id,
         name,
         role="senior" if role == "senior" else "reviewer",
-        sign_in=sign_in.strip().lower() or None,
+        sign_in=sign_in.strip() or None,
     )
     st.session_state[_ROUND] = turn + 1
     _tell(invited.reviewer, invited.secret)

@@ -120,6 +120,8 @@ def show() -> None:
         "files": lambda: review_files.draw(review, look_at),
         "new": make,
     }
+    if section == "items" and access.may_edit():
+        st.caption("You run this review as well: look at the other parts when you are through with your items.")
     tell(draw[section])
 
 

@@ -232,3 +232,14 @@ def test_without_a_judged_subtype_there_is_no_ranking() -> None:
     second = REVERSED[~REVERSED["instance"].isin(first["instance"])]
     with pytest.raises(UsageError, match="choose fewer"):
         stability.views(run(), {"first": first, "second": second})
+
+
+def test_a_judge_that_says_the_same_of_nearly_all_is_told() -> None:
+    """One of 54 responses differs: 98 %; the study's own gives no score that often."""
+    blunt = scores(lambda memory, value: 1.0)
+    blunt.loc[(blunt["memory"] == "x") & (blunt["instance"] == "u0-0"), "value"] = 0.5
+    found = stability.views(run(), {"blunt": blunt})
+    assert found.same["blunt"] == pytest.approx(53 / 54)
+    said = flips.meaning(found, flips.flip_table(found), stability.correlation_table(found))
+    assert "blunt gives 98 % of the responses one and the same score" in said
+    assert "offline gives" not in said

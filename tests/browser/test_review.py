@@ -293,14 +293,23 @@ def test_a_link_on_a_phone_needs_no_sign_in_loses_nothing_and_opens_nothing_else
     }""")
     phone.settle()
     phone.wait(2)
-    assert entries_of(closed.store, review_id) == {"Ada": 2}
-    assert answers_frame(closed.store, review_id)["verdict"].tolist() == ["neither", "both"]
+    # A message gets lost on its way: the answer is sent again.
+    page.locator(".verdicts").get_by_text("Neither").click()
+    page.evaluate("""() => {
+        const send = WebSocket.prototype.send;
+        WebSocket.prototype.send = () => { WebSocket.prototype.send = send; };
+    }""")
+    page.get_by_role("button", name="Save, next").click()
+    expect(page.locator(".saved")).to_have_text("Saving…")
+    phone.wait(3)
+    assert entries_of(closed.store, review_id) == {"Ada": 3}
+    assert answers_frame(closed.store, review_id)["verdict"].tolist() == ["neither", "both", "neither"]
 
     # No other page, and no link but a whole one that is still good.
     page.goto(f"{closed.url}/studies")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     page.goto(f"{closed.url}/review")
-    phone.wait(2)
+    phone.wait(3)
     page.get_by_role("button", name="Leave").click()
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     page.reload()

@@ -85,6 +85,12 @@ def test_the_other_person_s_answer_is_to_a_question_about_the_other_person(
     assert found >= 10
 
 
+def test_a_limit_spreads_over_all_questions(sample: Corpus) -> None:
+    of = [each.response.pair for each in traps(sample, 3)]
+    assert list(dict.fromkeys(of)) == ["locomo/sample-1/1", "locomo/sample-1/10", "locomo/sample-1/19"]
+    assert len(traps(sample, 1000)) == len(traps(sample))
+
+
 def judged(values: dict[str, list[float]], metric: str = "correct") -> pd.DataFrame:
     """One judging; by kind the values of questions 0, 1, …"""
     rows = [

@@ -12,7 +12,7 @@ from opbench.calibration.choosing import parse_choice
 from opbench.calibration.csv_sets import COLUMNS, csv_set, read_csv, write_csv
 from opbench.calibration.judging import judge_set
 from opbench.calibration.pairs import paired
-from opbench.calibration.sets import AUTHORS, INVENTED, JUDGE_OF_PAPER, published_set, run_set
+from opbench.calibration.sets import AUTHORS, INVENTED, JUDGE_OF_PAPER, published_set, review_set, run_set
 from opbench.calibration.spec import Rated, Response
 from opbench.calibration.statistics import agreement_with_people
 from opbench.errors import DataError, UsageError
@@ -20,6 +20,7 @@ from opbench.settings import settings
 from opbench.store.database import Store, open_store
 from opbench.store.human import rate
 from opbench.store.judgings import find_set, read_set
+from tests.review.made import make_review, people, say
 from tests.running.study import reply, run_here, use_endpoint
 from tests.scripted_endpoint import ScriptedEndpoint
 
@@ -176,3 +177,25 @@ async def test_what_people_said_of_a_run(one_store: Store, home: Path) -> None:
     assert items[0].response.memories == ()
     assert len(items[1].response.memories) == 5
     assert items[0].response.facts
+
+
+async def test_what_reviewers_said_of_both_responses(one_store: Store) -> None:
+    review = make_review(one_store, subtypes=("fact",), limit=6)
+    ann, bo = people(one_store, review, "ann", "bo")
+    with pytest.raises(UsageError, match="no answer with a score"):
+        review_set(one_store, review)
+    for _ in range(6):
+        say(one_store, ann, base_score=0.9, memory_score=0.2)
+    task, _ = say(one_store, bo, base_score=0.7)
+    set_id = review_set(one_store, review)
+    items = {each.item: each for each in read_set(one_store, set_id)}
+    assert len(items) == 12
+    assert dict(items[f"{task.item}|base"].human) == {"ann": 0.9, "bo": 0.7}
+    assert dict(items[f"{task.item}|memory"].human) == {"ann": 0.2}
+    assert items[f"{task.item}|base"].response.response == f"plain {task.item}"
+    await judge_set(one_store, set_id, [parse_choice("offline")])
+    (row,) = agreement_with_people(paired(one_store, set_id)).to_dict("records")
+    assert (row["n"], row["clusters"]) == (12, 6)
+    # Somebody answers on: that is another set.
+    say(one_store, bo, base_score=0.1)
+    assert review_set(one_store, review) != set_id

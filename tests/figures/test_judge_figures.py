@@ -52,7 +52,7 @@ def test_lines_lead_through_the_places() -> None:
     base, rag = figure.data
     assert list(base.x) == [1, 2]
     assert list(rag.x) == [2, 1]
-    assert base.y[1].startswith("random (control)")
+    assert base.y[1] == "random (control)<br><sub>task-mean</sub>"
     assert "place 1, 90.0 points<br>n = 20 instances of 6 users" in hovers(figure)[0]
     assert base.line.color != rag.line.color
     assert base.marker.symbol != rag.marker.symbol

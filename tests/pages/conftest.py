@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from opbench.settings import ROOT, settings
@@ -14,6 +15,15 @@ from opbench.store.database import Store, open_store
 from pages.shared import case_live, results
 
 Open = Callable[..., AppTest]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scanned() -> Iterator[None]:
+    """Each AppTest looks through all installed packages for components; once is enough, none comes meanwhile."""
+    found = manifest_scanner.scan_component_manifests()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", lambda: found)
+        yield
 
 
 @pytest.fixture

@@ -94,10 +94,12 @@ def test_candidates_follow_the_decision_and_its_taking_back(lite: Store, monkeyp
     review = create(lite, RUN, SPEC.model_copy(update={"limit": 3}), name="r", maker="ed")
     ann, bob = people(lite, review, "ann", "bob")
     (sue,) = people(lite, review, "sue", role="senior")
-    for verdict in ("memory", "neither", "memory"):
-        say(lite, ann, verdict)
-    for verdict in ("memory", "neither", "both"):
-        say(lite, bob, verdict)
+    say(lite, ann, "memory")
+    say(lite, ann, "neither")
+    say(lite, ann, "memory")
+    say(lite, bob, "memory")
+    say(lite, bob, "neither")
+    say(lite, bob, "both")
     frame = items_frame(lite, review)
     states = {frame["decision"][n]: _candidates(lite)[_question(lite, frame["item"][n])] for n in range(3)}
     assert states == {

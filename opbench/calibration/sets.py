@@ -23,7 +23,8 @@ from opbench.store.reading import read_run
 PUBLISHED_NOTE = (
     "The over-personalised responses have the scores of the paper's judge, the references beside them the authors' "
     "own, which are all high: over both together a correlation says mostly whether good and bad are told apart. By "
-    "kind, each stands alone."
+    "kind, each stands alone. The offline judge's rules were written by people who had read these cases: on others it "
+    "may do worse."
 )
 #: Who gave the published cases their scores; nobody's but the paper's, and no mean of several people.
 JUDGE_OF_PAPER = "judge of the paper"

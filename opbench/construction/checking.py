@@ -86,7 +86,7 @@ class Checker:
             self._spec.checker,
             truths.messages(question, user.speaker, lines),
             truths.shape(len(lines)),
-            lambda value: truths.read(value, lines),
+            lambda value: truths.read(value, question, lines),
             max_tokens=_ANSWER_TOKENS,
         )
 

@@ -44,7 +44,7 @@ async def make_profile(making: Making, user: User) -> bool:
     values = {"name": user.speaker, "other": user.other, "summaries": _summaries(making, user)}
     done = await making.do(
         Task(unit, "profiles", user.id, "extractor", making.spec.extractor, prompt, values, shapes.profile()),
-        lambda value: shapes.read_text(value, "profile"),
+        lambda value: shapes.not_copied(shapes.read_text(value, "profile"), load_prompt("profile").holds),
         lambda text: {"profile": text},
     )
     profile = output_of(done, "profile")
@@ -55,7 +55,7 @@ async def make_profile(making: Making, user: User) -> bool:
     unit, prompt, shape = topics_unit(user), load_prompt("topics"), shapes.names("topics", n)
     done = await making.do(
         Task(unit, "profiles", user.id, "extractor", making.spec.extractor, prompt, values, shape),
-        lambda value: shapes.read_names(value, "topics", n),
+        lambda value: shapes.read_names(value, "topics", n, load_prompt("topics").holds),
         lambda topics: {"topics": topics},
     )
     return output_of(done, "topics") is not None
@@ -67,7 +67,7 @@ async def _summary(making: Making, conversation: str, session: Session) -> bool:
     unit, prompt = summary_unit(conversation, session.number), load_prompt("summary")
     done = await making.do(
         Task(unit, "profiles", conversation, "extractor", making.spec.extractor, prompt, values, shapes.summary()),
-        lambda value: shapes.read_text(value, "summary"),
+        lambda value: shapes.not_copied(shapes.read_text(value, "summary"), prompt.holds),
         lambda text: {"summary": text},
     )
     return done is not None and done.status == "done"
@@ -87,7 +87,7 @@ async def _observations(making: Making, user: User, session: Session) -> None:
     shape = shapes.observations(turns, MOST_FACTS)
     await making.do(
         Task(unit, "profiles", user.id, "extractor", making.spec.extractor, prompt, values, shape),
-        lambda value: shapes.read_observations(value, turns, MOST_FACTS),
+        lambda value: shapes.read_observations(value, turns, MOST_FACTS, prompt.holds),
         lambda found: {"observations": [list(pair) for pair in found[0]], "unusable": found[1]},
     )
 

@@ -6,7 +6,9 @@ A file stands in `prompts/`, with the parts `=== system` and `=== user`; `$name`
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +31,10 @@ class Prompt:
     user: str
     sha256: str
     """SHA-256 (hex) of the file."""
+
+    def holds(self, text: str) -> bool:
+        """Whether a text is one of the file's example: a weak model hands that back as its answer."""
+        return _plain(text) in _example(self.user)
 
     def messages(self, values: Mapping[str, str]) -> tuple[Message, ...]:
         """The prompt filled. Raises KeyError when a value is missing."""
@@ -58,6 +64,29 @@ def load_prompt(name: str) -> Prompt:
 def prompt_digests() -> dict[str, str]:
     """SHA-256 (hex) of every prompt file by name."""
     return {file.stem: load_prompt(file.stem).sha256 for file in sorted(FOLDER.glob("*.txt"))}
+
+
+@lru_cache(maxsize=64)
+def _example(user: str) -> frozenset[str]:
+    """The texts of the lines that are JSON."""
+    found: set[str] = set()
+
+    def collect(value: object) -> None:
+        if isinstance(value, str):
+            found.add(_plain(value))
+        elif isinstance(value, dict | list):
+            for each in value.values() if isinstance(value, dict) else value:
+                collect(each)
+
+    for line in user.splitlines():
+        with suppress(ValueError):
+            collect(json.loads(line) if line.startswith("{") else None)
+    return frozenset(found)
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone."""
+    return " ".join("".join(sign if sign.isalnum() else " " for sign in text.casefold()).split())
 
 
 def bullets(lines: tuple[str, ...] | list[str], nothing: str = "(none)") -> str:

@@ -6,8 +6,8 @@ rests on comes before the question. Texts are bounded so that a small model that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opbench.construction.asking import Shape, Wrong
@@ -21,6 +21,7 @@ SHORTEST_NAME = 3
 SHORTEST_PROFILE = 60
 #: What an endpoint that holds a model to a schema holds it to: a small one would else stop after a word.
 _SHORTEST = 12
+_COPIED = "it is copied from the prompt's example"
 #: Items of one answer that are kept at most; further ones aren't even looked at.
 MOST_ITEMS = 60
 
@@ -102,23 +103,30 @@ def read_text(value: Any, key: str) -> str:
     return _line(found)
 
 
-def read_names(value: Any, key: str, n: int) -> list[str]:
-    """Different short names of a list, at most `n`.
+def _none(text: str) -> bool:
+    return False
+
+
+def read_names(value: Any, key: str, n: int, copied: Callable[[str], bool] = _none) -> list[str]:
+    """Different short names of a list, at most `n`, without copies.
 
     Raises:
         Wrong: there is no list, or no usable name in it.
     """
     kept: dict[str, str] = {}
     for each in _listed(value, key):
-        if _fault(each, LONGEST_NAME) is None:
+        if _fault(each, LONGEST_NAME) is None and not copied(each):
             kept.setdefault(_line(each).casefold(), _line(each))
     if not kept:
-        raise Wrong(f'"{key}" holds no name of at most {LONGEST_NAME} characters')
+        raise Wrong(f'"{key}" holds no name of its own of at most {LONGEST_NAME} characters')
     return list(kept.values())[:n]
 
 
-def read_observations(value: Any, turns: Sequence[str], most: int) -> tuple[list[tuple[str, str]], int]:
-    """(fact, turn) of the usable ones, and how many were not. An empty list is an answer: nothing was said.
+def read_observations(
+    value: Any, turns: Sequence[str], most: int, copied: Callable[[str], bool] = _none
+) -> tuple[list[tuple[str, str]], int]:
+    """(fact, turn) of the usable ones, and how many were not; copies are none. An empty list is an answer: nothing
+    was said.
 
     Raises:
         Wrong: there is no list, or all of its items are unusable.
@@ -127,7 +135,10 @@ def read_observations(value: Any, turns: Sequence[str], most: int) -> tuple[list
     good = [
         (_line(each["fact"]), each["turn"])
         for each in listed
-        if isinstance(each, dict) and _fault(each.get("fact"), LONGEST_NOTE) is None and each.get("turn") in turns
+        if isinstance(each, dict)
+        and _fault(each.get("fact"), LONGEST_NOTE) is None
+        and each.get("turn") in turns
+        and not copied(each["fact"])
     ]
     if listed and not good:
         raise Wrong('no item of "observations" has a "fact" and the id of a turn of this session as "turn"')
@@ -177,6 +188,32 @@ def read_keyed(value: Any, keys: Sequence[str], notes: Sequence[str]) -> Items:
         Wrong: no usable one.
     """
     return _items([(key, value.get(key)) for key in keys], len(keys), notes)
+
+
+def own(items: Items, copied: Callable[[str], bool]) -> Items:
+    """The items, with those that are copies marked as wrong.
+
+    Raises:
+        Wrong: all usable ones are copies.
+    """
+    found = tuple(
+        replace(item, wrong=_COPIED) if item.wrong is None and copied(item.question) else item for item in items.items
+    )
+    marked = Items(found, items.without_question)
+    if not marked.good:
+        raise Wrong(_COPIED)
+    return marked
+
+
+def not_copied(text: str, copied: Callable[[str], bool]) -> str:
+    """The text.
+
+    Raises:
+        Wrong: it is a copy.
+    """
+    if copied(text):
+        raise Wrong(_COPIED)
+    return text
 
 
 def _items(given: Sequence[tuple[str, Any]], n: int, notes: Sequence[str]) -> Items:

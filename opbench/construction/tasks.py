@@ -92,7 +92,7 @@ async def _subtopics(making: Making, person: Person, slot: Slot, earlier: Sequen
     prompt, shape = load_prompt("subtopics"), shapes.names("subtopics", slot.count)
     return await making.do(
         Task(slot.unit, "tasks", slot.user.id, "generator", slot.generator, prompt, values, shape, slot.round),
-        lambda value: shapes.read_names(value, "subtopics", slot.count),
+        lambda value: shapes.read_names(value, "subtopics", slot.count, prompt.holds),
         lambda found: {"subtopics": found},
     )
 
@@ -118,7 +118,7 @@ async def _questions(making: Making, person: Person, slot: Slot, earlier: Sequen
             order.shape,
             slot.round,
         ),
-        order.read,
+        lambda value: shapes.own(order.read(value), order.prompt.holds),
         lambda items: {
             "questions": [item.question for item in items.good],
             "without_question": items.without_question,

@@ -12,6 +12,7 @@ from opbench.construction.asking import Shape, Wrong
 from opbench.construction.people import Fact
 from opbench.construction.prompting import Prompt, load_prompt
 from opbench.construction.wording import Checked, Question, Why
+from opbench.judges.words import content
 from opbench.models.embeddings import Vectors
 from opbench.types import Conversation, Message
 
@@ -19,7 +20,7 @@ PROMPT = "check_memory"
 #: Lines of the history that are most like the question, beside those that the false memory was made from.
 SHOWN = 10
 _NONE = "none"
-_VERDICTS = ("true", "false", "untold")
+_VERDICTS = ("false", "untold", "true")
 #: Signs of a line that are shown, and that are embedded.
 _LONGEST_LINE = 400
 
@@ -112,8 +113,11 @@ def shape(n_lines: int) -> Shape:
     )
 
 
-def read(value: Any, lines: Sequence[Line]) -> Checked:
+def read(value: Any, question: Question, lines: Sequence[Line]) -> Checked:
     """Dropped when its memory is true; not when it is false, as it should be, or isn't told.
+
+    A verdict of "true" isn't believed when the line that it names has no content word of the question: weak models say
+    "true" to everything, and a question that is kept wrongly is seen by people, one that is dropped wrongly isn't.
 
     Raises:
         Wrong: no verdict, or one of "true" that names no line.
@@ -128,6 +132,8 @@ def read(value: Any, lines: Sequence[Line]) -> Checked:
         return Checked(None, answer)
     if line is None:
         raise Wrong('a verdict of "true" needs the label of the line that says so as "line"')
+    if not content(question.text) & content(line.text):
+        return Checked(None, {**answer, "believed": False})
     where = ", ".join(part for part in (line.id, line.date) if part)
     details = {"memory": line.text, "turns": sorted(line.turns), "date": line.date}
     return Checked(Why(f"true after all: “{line.text}”" + (f" ({where})" if where else ""), details), answer)

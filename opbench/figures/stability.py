@@ -52,10 +52,10 @@ def places(frame: pd.DataFrame, names: list[str], mark: str = "", title: str = "
             customdata=[_place_hover(cell) for cell in cells[at]],
             hovertemplate=f"<b>{theme.escape(name)}</b><br>%{{y}}<br>%{{customdata}}<extra></extra>",
         )
-    drawing.x(title="place by the OP-Bench average, 1 is the best", dtick=1, range=[0.6, len(names) + 0.4], side="top")
+    drawing.x(title="place, 1 is the best", dtick=1, range=[0.6, len(names) + 0.4])
     drawing.y(type="category", autorange="reversed", tickfont={"size": 11})
     height = 190 + 48 * max(len(rows), 2) + 20 * len(names)
-    return drawing.figure(title, mark, height=height, legend={"y": -20 / height})
+    return drawing.figure(title, mark, height=height, legend={"y": -60 / height})
 
 
 def correlations(
@@ -67,7 +67,7 @@ def correlations(
     """
     judges = _sides(frame[(frame["first_rule"] == rule) & (frame["second_rule"] == rule)], "label")
     rules = _sides(frame[(frame["first_label"] == label) & (frame["second_label"] == label)], "rule")
-    panels = [(f"judges and prompts, by {rule}", *judges), (f"averaging rules, under {label}", *rules)]
+    panels = [(f"judges, by {rule}", *judges), (f"rules, under {label}", *rules)]
     panels = [panel for panel in panels if panel[1]]
     sizes = [len(names) for _, names, _ in panels] or [1]
     height = 150 + sum(40 * size + 60 for size in sizes)

@@ -20,10 +20,11 @@ _STAGES = {"profiles": "Profiles and topics", "tasks": "Questions", "filtering":
 
 def panel(build: Build) -> None:
     """The build's progress, renewed every two seconds while anybody is at work on it."""
-    busy = build.working or any(each.working for each in launching.started(build.id))
+    found = read_progress(results.opened().store, build.id)
+    busy = found.working or any(each.working for each in launching.started(build.id))
     st.fragment(access.watched(_panel), run_every=_EVERY_S if busy else None)(build.id)
     if not busy:
-        _steer(build)
+        _steer(build, found)
 
 
 def _panel(build_id: str) -> None:
@@ -123,11 +124,10 @@ def _made(found: Progress) -> bool:
     return not any(count.left for count in found.stages.values())
 
 
-def _steer(build: Build) -> None:
+def _steer(build: Build, found: Progress) -> None:
     """Go on with what is missing, ask failed units again, or filter alone: for editors."""
     if not access.may_edit():
         return
-    found = read_progress(results.opened().store, build.id)
     waiting = found.candidates.get("candidate", 0)
     unfinished = not _made(found) or found.failed or waiting
     registry = load_registry()

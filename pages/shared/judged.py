@@ -62,6 +62,12 @@ def runs() -> list[str]:
     return sorted(counts, key=lambda run_id: (-counts[run_id], run_id))
 
 
+def repeated() -> set[str]:
+    """The sets that a judge has scored more than once."""
+    rows = kept.judging_list(results.opened().store)
+    return {row.set_id for row in rows if row.set_id is not None and row.repeats > 1 and row.judgements}
+
+
 def seen(judgings: list[JudgingRow]) -> Seen:
     return tuple((row.id, row.judgements, row.missing, row.repeats) for row in judgings)
 

@@ -41,6 +41,8 @@ def _repeats() -> None:
             "There is no set of responses yet: make one below, or under “Against people”.", icon=":material/repeat:"
         )
         return
+    repeated = judged.repeated()
+    rows.sort(key=lambda row: row.id not in repeated)
     looked = judged.pick(rows, "Responses that were judged more than once", "repeated")
     several = [row for row in looked.judgings if row.repeats > 1]
     if not several:
@@ -84,7 +86,7 @@ def _of_set(kind: str, head: str, what: str, draw: Any) -> None:
     if not rows:
         judges_sets.offer_made(kind)
         return
-    looked = judged.pick(rows, "Answers", kind)
+    looked = judged.pick(rows, "Answers", f"{kind}-set")
     if not looked.judgings:
         st.info("No judge has scored these answers yet: start some under “Judging”.", icon=":material/gavel:")
         return

@@ -219,9 +219,15 @@ def _estimate_row(each: Estimate) -> dict[str, Any]:
         "prompt_tokens": each.prompt_tokens,
         "completion_tokens": each.completion_tokens,
         "cost": wording.dollars(each.cost_usd),
-        "time": "not known yet" if each.seconds is None else f"≈ {wording.duration(each.seconds)}",
+        "time": _time(each),
         "note": each.note,
     }
+
+
+def _time(each: Estimate) -> str:
+    if not each.calls:
+        return "no call"
+    return "not known yet" if each.seconds is None else f"≈ {wording.duration(each.seconds)}"
 
 
 def _judgings(order: JudgeOrder) -> list[JudgingRow]:

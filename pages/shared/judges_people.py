@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from opbench.calibration import statistics
+from opbench.calibration import sets, statistics
 from opbench.calibration.statistics import Cluster
 from opbench.figures import calibration as figures
 from opbench.figures import theme
@@ -24,6 +24,10 @@ WHAT_IT_IS = (
     "Responses to one question are no independent evidence, so intervals (95 %) draw questions anew, or users. "
     "Repetition is measured, not judged, and no part of this. The control scores at random: a judge that isn't told "
     "apart from it shows no agreement."
+)
+INVENTED = (
+    "These cases and their scores are invented, since the data folder has no appendix: they show how this page works, "
+    "and say nothing of a judge. With the real data (Data page) the published ones stand here."
 )
 NOT_PEOPLE = (
     "The published cases' scores are no people's: the paper's judge gave them to its examples, and its authors to the "
@@ -60,12 +64,21 @@ def show() -> None:
     _agreement(looked, frame)
     _one_judge(looked, cluster)
     parts.remark(WHAT_IT_IS)
-    parts.remark(NOT_PEOPLE if looked.row.kind == "published" else PUBLISHED)
+    if _invented(looked):
+        parts.remark(INVENTED)
+    else:
+        parts.remark(NOT_PEOPLE if looked.row.kind == "published" else PUBLISHED)
+
+
+def _invented(looked: Looked) -> bool:
+    return bool(looked.row.source.get("origin") == sets.INVENTED)
 
 
 def _marks(looked: Looked) -> None:
-    by = "the paper" if looked.row.kind == "published" else "people"
-    rated = f"{looked.row.rated:,} of {looked.row.items:,} responses scored by {by}"
+    scored = "with the paper's scores" if looked.row.kind == "published" else "scored by people"
+    if _invented(looked):
+        scored = "with invented scores"
+    rated = f"{looked.row.rated:,} of {looked.row.items:,} responses {scored}"
     kind = judged.KINDS.get(looked.row.kind, looked.row.kind)
     facts = [kind, rated]
     if origin := looked.row.source.get("origin"):

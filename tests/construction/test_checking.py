@@ -14,6 +14,7 @@ from opbench.construction.people import Fact
 from opbench.construction.truths import History, Line
 from opbench.construction.wording import Question
 
+KITE = Question("c1", "c/Wanda", "memory", "Remember that my kites went up in May?")
 LINES = (
     Line("D1:1", "1 May 2024", "Wanda: The kite is up.", frozenset({"D1:1"})),
     Line("D1:1, D1:4", "1 May 2024", "Wanda flies kites.", frozenset({"D1:1", "D1:4"})),
@@ -30,7 +31,7 @@ LINES = (
     ],
 )
 def test_a_true_memory_names_the_line_that_makes_it_true(answer: dict[str, Any], reason: str | None) -> None:
-    why = truths.read(answer, LINES).why
+    why = truths.read(answer, KITE, LINES).why
     assert (None if why is None else why.reason) == reason
 
 
@@ -48,13 +49,20 @@ def test_a_true_memory_names_the_line_that_makes_it_true(answer: dict[str, Any],
 )
 def test_a_verdict_that_rests_on_nothing_is_wrong(answer: dict[str, Any]) -> None:
     with pytest.raises(Wrong):
-        truths.read(answer, LINES)
+        truths.read(answer, KITE, LINES)
 
 
 def test_what_a_true_memory_rests_on_is_kept() -> None:
-    why = truths.read({"line": "2", "verdict": "true"}, LINES).why
+    why = truths.read({"line": "2", "verdict": "true"}, KITE, LINES).why
     assert why is not None
     assert why.details == {"memory": "Wanda flies kites.", "turns": ["D1:1", "D1:4"], "date": "1 May 2024"}
+
+
+def test_true_is_not_believed_of_a_line_that_has_nothing_of_the_question() -> None:
+    other = Question("c1", "c/Wanda", "memory", "Do you remember that I wanted to see Norway?")
+    checked = truths.read({"line": "1", "verdict": "true"}, other, LINES)
+    assert checked.why is None
+    assert checked.answer == {"verdict": "true", "line": "Wanda: The kite is up.", "believed": False}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def talks() -> bytes:
             for turn in range(40)
         ]
         observed = {
-            name: [[f"{name} {_words(f'{name}/{n}', 5)}.", f"D1:{2 * n + place + 1}"] for n in range(20)]
+            name: [[f"{name} {TRUE} {_words(f'{name}/{n}', 5)}.", f"D1:{2 * n + place + 1}"] for n in range(20)]
             for place, name in enumerate(names)
         }
         body = {"speaker_a": names[0], "speaker_b": names[1], "session_1_date_time": "9:00 am on 1 May, 2024"}
@@ -71,7 +72,10 @@ def _planned(body: dict[str, Any], answer: dict[str, Any]) -> Any:
     if "verdict" in answer:
         if "missing" in answer:
             return answer | {"verdict": "personal" if PERSONAL in asked else "general"}
-        return {"line": "1", "verdict": "true" if TRUE in asked else "false"}
+        question = asked.partition("Question: ")[2].splitlines()[0]
+        label = re.search(rf"\[(\d+)\] .* {TRUE} ", asked)
+        assert label, "the observation that was made false is among the lines"
+        return {"line": label[1], "verdict": "true" if TRUE in question else "false"}
     for what in ("topics", "subtopics"):
         if what in answer:
             return {what: [_words(f"{seed}{n}", 3) for n in range(len(answer[what]))]}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from opbench.construction.asking import Wrong
+from opbench.construction.prompting import FOLDER, load_prompt
 from opbench.construction.shapes import (
     Items,
+    own,
     read_keyed,
     read_names,
     read_noted,
@@ -77,7 +81,7 @@ def test_each_key_has_its_question_and_others_are_passed_over() -> None:
 def test_names_are_different_and_at_most_so_many() -> None:
     value = {"topics": ["Tea ", "tea", "", 3, "x" * 61, "Bread", "Trams"]}
     assert read_names(value, "topics", 2) == ["Tea", "Bread"]
-    with pytest.raises(Wrong, match="no name"):
+    with pytest.raises(Wrong, match="no name of its own"):
         read_names({"topics": ["", None]}, "topics", 2)
 
 
@@ -99,3 +103,30 @@ def test_observations_need_a_turn_of_the_session() -> None:
 def test_a_profile_of_a_word_is_wrong() -> None:
     with pytest.raises(Wrong, match="at least 60"):
         read_text({"profile": "Ottilie"}, "profile")
+
+
+def test_what_is_copied_from_the_prompt_s_example_is_none_of_the_model_s() -> None:
+    prompt = load_prompt("fact")
+    copy = "salt in the water keeps cut flowers fresh for a month, doesn\u2019t it"
+    assert prompt.holds(copy)
+    assert not prompt.holds("flowers")
+    items = read_questions({"questions": [copy, "Do bees sleep?"]}, 2)
+    assert told(own(items, prompt.holds)) == [
+        (copy, "it is copied from the prompt's example"),
+        ("Do bees sleep?", None),
+    ]
+    with pytest.raises(Wrong, match="copied"):
+        own(read_questions({"questions": [copy]}, 1), prompt.holds)
+    assert read_names({"subtopics": ["Growing herbs", "Bees"]}, "subtopics", 2, load_prompt("subtopics").holds) == [
+        "Bees"
+    ]
+
+
+def test_every_prompt_that_makes_texts_has_an_example_that_is_known() -> None:
+    for file in sorted(FOLDER.glob("*.txt")):
+        if file.stem not in ("similarity", "check_memory", "check_need"):
+            lines = [line for line in load_prompt(file.stem).user.splitlines() if line.startswith("{")]
+            assert len(lines) == 1, file
+            texts = [text for text in re.findall(r'"([^"]+)"', lines[0]) if " " in text]
+            assert texts
+            assert all(load_prompt(file.stem).holds(text) for text in texts), file

@@ -28,7 +28,7 @@ from opbench.store.builds import (
     set_states,
 )
 from opbench.store.database import Store
-from pages.shared import access, build_estimate, build_progress, steering
+from pages.shared import access, build_estimate, steering
 from tests.construction.built import CORVIN, OTTILIE, add, candidate, made_build, unit_named
 from tests.pages.conftest import Open
 from tests.pages.hostile import NASTY
@@ -93,8 +93,13 @@ def table(app: AppTest, *columns: str) -> list[dict[str, Any]]:
     """The rows of the table that has these columns."""
     for each in app.dataframe:
         if set(columns) <= set(each.value.columns):
-            return each.value.to_dict("records")  # type: ignore[no-any-return]
+            return [{str(name): value for name, value in row.items()} for row in each.value.to_dict("records")]
     raise AssertionError(f"no table has {columns}")
+
+
+def upload(app: AppTest, content: bytes) -> None:
+    uploader: Any = app.get("file_uploader")[0]
+    uploader.set_value(("chats.jsonl", content, "application/jsonl")).run()
 
 
 def questions(app: AppTest) -> list[str]:
@@ -112,9 +117,7 @@ def test_nothing_built_says_what_to_do_and_what_it_takes(visit: Open) -> None:
     assert "opbench build run --conversations sample" in [code.value for code in app.code]
 
 
-def test_what_is_chosen_is_begun_once_and_then_goes_on(
-    visit: Open, store: Store, ordered: list[BuildOrder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_chosen_is_begun_once_and_then_goes_on(visit: Open, store: Store, ordered: list[BuildOrder]) -> None:
     app = visit("build", users=OTTILIE, subtypes="Fact-level", fact="2", topics="3", name="Mine", cosine="0.9")
     assert metrics(app)["Questions, at most"] == "2"
     command = (
@@ -221,17 +224,16 @@ def test_one_at_work_is_watched_and_stopped(visit: Open, store: Store, made: str
 
 
 def test_failed_units_say_why_and_are_asked_again(
-    visit: Open, store: Store, made: str, ordered: list[BuildOrder], monkeypatch: pytest.MonkeyPatch
+    visit: Open, store: Store, made: str, ordered: list[BuildOrder]
 ) -> None:
     unit = f"tasks/{OTTILIE}/fact/smollm2-135m/1"
-    failure = {"status": "failed", "reason": "not JSON after a repair", "output": {"retriable": False}}
+    failure: dict[str, Any] = {"status": "failed", "reason": "not JSON after a repair", "output": {"retriable": False}}
     save_unit(store, made, unit_named(unit, OTTILIE, **failure))
     app = visit("build")
     assert "1 × not JSON after a repair" in told(app)
     assert table(app, "unit", "again") == [
         {"unit": unit, "model": "scripted", "again": "no", "reason": "not JSON after a repair"}
     ]
-    monkeypatch.setattr(build_progress.launching, "launch", launching.launch)
     app.button("again-building").click().run()
     assert ordered == [BuildOrder(made, again=True)]
 
@@ -341,7 +343,7 @@ def test_chats_are_read_in_and_converted(visit: Open, store: Store, ordered: lis
         for name in ("Nia", "Otto")
     ]
     content = "\n".join(json.dumps(line) for line in lines).encode()
-    app.get("file_uploader")[0].set_value(("chats.jsonl", content, "application/jsonl")).run()
+    upload(app, content)
     assert "1 conversations, 2 sessions, 4 turns" in told(app)
     assert "no session summaries, so these are made first" in told(app)
     assert "opbench build run --conversations chats.json" in [code.value for code in app.code]
@@ -351,7 +353,7 @@ def test_chats_are_read_in_and_converted(visit: Open, store: Store, ordered: lis
     assert build.provenance["conversations"]["name"] == "chats.json"
     damaged = content + b'\n{"conversation": "c1"'
     again = visit("build", conversations="a file of mine")
-    again.get("file_uploader")[0].set_value(("chats.jsonl", damaged, "application/jsonl")).run()
+    upload(again, damaged)
     assert "chats.jsonl: line 5" in again.error[0].value.replace("\\", "")
 
 

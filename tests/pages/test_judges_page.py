@@ -249,6 +249,24 @@ def test_traps_and_repeats(store: Store, visit: Open) -> None:
     assert again["same"].item() == pytest.approx(100 * (len(items) - 1) / len(items))
 
 
+def test_place_and_length(store: Store, visit: Open) -> None:
+    app = visit("judges", section="Repeats and traps")
+    app.button(key="make-set-bias").click().run()
+    assert not app.exception
+    (made,) = set_list(store)
+    items = read_set(store, made.id)
+    judging = start_judging(store, set_id=made.id, judge="m", label="m · own", provenance={}, repeats=1)
+    # Accepts what has its fact at the end, and nothing else.
+    rows = [
+        row(each.item, each.response.response, float(each.response.kind.endswith("last")), "correct") for each in items
+    ]
+    save_judgements(store, judging, rows)
+    app = visit("judges", section="Repeats and traps")
+    frame = table(app, "effect", "difference").set_index(["effect", "answers"])["difference"]
+    assert frame["position: fact last"].to_dict() == {"right": 100.0, "wrong": 100.0}
+    assert frame["position: fact in the middle"].to_dict() == {"right": 0.0, "wrong": 0.0}
+
+
 def test_the_ceiling_says_that_nothing_is_known_of_the_sample(store: Store, visit: Open) -> None:
     app = visit("judges", section="LoCoMo's ceiling")
     assert "names none of these questions" in told(app)

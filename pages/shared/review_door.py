@@ -11,7 +11,7 @@ import streamlit as st
 from opbench.review import links
 from opbench.review.assigning import release
 from opbench.store.reviews import Reviewer, get_review
-from pages.shared import access, collecting, parts, results, review_link, review_work
+from pages.shared import access, collecting, link, parts, results, review_link, review_work
 
 PAGE = "review"
 _REFUSED = "This personal link isn't valid any more, or isn't whole. Ask whoever sent it for a new one."
@@ -45,6 +45,9 @@ def _by_link() -> bool:
     person = linked()
     if person is None:
         review_link.drop()
+        if access.may_read():
+            link.say(_REFUSED)
+            st.rerun()
         st.error(_REFUSED, icon=":material/link_off:")
         return False
     _draw(person, linked)

@@ -34,8 +34,7 @@ class View {
     this.waiting = null;
     this.onKey = (event) => this.press(event);
     this.onHide = () => this.clock();
-    const form = this.one(".controls");
-    form.addEventListener("submit", (event) => { event.preventDefault(); this.save(); });
+    this.one(".save").addEventListener("click", () => this.save());
     for (const radio of this.all("input[type=radio]")) radio.addEventListener("change", () => this.verdict(radio.value));
     for (const side of ["a", "b"]) {
       const range = this.range(side);
@@ -122,7 +121,7 @@ class View {
     note.textContent = waiting;
     note.hidden = Boolean(item);
     for (const panel of this.all(".person, .asked")) panel.hidden = !item;
-    for (const part of this.all(".controls > :not(.deeds), .flag, .save")) part.hidden = !item;
+    for (const part of this.all(".controls, .verdicts, .flag, .save")) part.hidden = !item;
     this.one(".earlier").hidden = !item?.earlier.length;
     if (!item) return;
     this.one(".user").textContent = item.user;

@@ -50,7 +50,7 @@ def test_the_recorded_study_is_ranked_and_judges_are_set_against_scores(looking:
     page.get_by_role("radio", name="Against people").click()
     looking.settle()
     for judge in ("offline", "random"):
-        expect(page.get_by_text(f"{judge}: Spearman's").first).to_be_visible()
-    page.get_by_role("button", name="Download as CSV").first.scroll_into_view_if_needed()
+        said = page.get_by_role("paragraph").filter(has_text=f"{judge}: Spearman's")
+        expect(said.filter(visible=True).first).to_be_visible()
     looking.settle()
     assert "section=Against" in page.url

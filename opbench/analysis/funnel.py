@@ -16,14 +16,14 @@ COLUMNS = ["step", "label", "n", "dropped", "undecided", "share", "note"]
 LABELS = {
     "generated": "generated",
     "format": "usable form",
-    "length": "long enough, not too long",
-    "template": "not one of a template's many",
+    "length": "right length",
+    "template": "own beginning",
     "duplicate": "no near-duplicate",
-    "true-memory": "false memories that are false",
-    "personal": "irrelevance questions that need nothing personal",
-    "filtered": "kept by the filters",
-    "reviewed": "not rejected by people",
-    "accepted": "accepted by people",
+    "true-memory": "memory is false",
+    "personal": "not personal",
+    "filtered": "kept by filters",
+    "reviewed": "not rejected",
+    "accepted": "accepted",
 }
 
 
@@ -88,10 +88,10 @@ def published_funnel() -> pd.DataFrame:
     steps = (
         ("generated", "generated", 10_000, ""),
         ("filtered", LABELS["filtered"], 4_289, ""),
-        ("reviewed", "left after two annotators", 3_075, "28.3 % rejected"),
+        ("reviewed", "after two annotators", 3_075, "28.3 % rejected"),
         (
             "accepted",
-            "left after adjudication",
+            "after adjudication",
             1_700,
             "the paper has 22.6 % of 3,075 (695) adjudicated, which can't account for 1,375 fewer",
         ),

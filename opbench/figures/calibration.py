@@ -124,6 +124,7 @@ def residuals(
         ticktext=[theme.label(subtype) for subtype, _ in groups],
         range=[max(len(groups), 1) - 0.4, -0.6],
         showgrid=False,
+        zeroline=False,
     )
     return drawing.figure(title, mark, height=150 + 62 * max(len(groups), 2), legend=False)
 
@@ -327,4 +328,4 @@ def _height(dots: Sequence[Dot]) -> int:
 
 
 def _legend(dots: Sequence[Dot]) -> dict[str, Any]:
-    return {"y": -70 / _height(dots)}
+    return {"y": -110 / _height(dots)}

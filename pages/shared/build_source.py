@@ -56,9 +56,13 @@ def _say(source: Source) -> None:
     noted = any(session.observations for each in source.conversations.values() for session in each.sessions)
     made += [] if noted else ["no observations, so these are drawn from the sessions"]
     st.caption(
-        f"{len(source.conversations):,} conversations of {theme.users(len(source.users))}, {sessions:,} sessions, "
+        f"{_conversations(len(source.conversations))} of {theme.users(len(source.users))}, {sessions:,} sessions, "
         f"{turns:,} turns" + (f"; {', '.join(made)}" if made else "") + "."
     )
+
+
+def _conversations(n: int) -> str:
+    return "1 conversation" if n == 1 else f"{n:,} conversations"
 
 
 def _uploaded(off: dict[str, Any]) -> Chosen | None:
@@ -101,7 +105,7 @@ def _uploaded(off: dict[str, Any]) -> Chosen | None:
     made = _converted(file.name, file.getvalue(), float(gap), zone.strip() or "UTC")
     left_out = ", ".join(f"{n:,} {parts.plain(why)}" for why, n in made.left_out.items())
     st.caption(
-        f"{len(made.conversations):,} conversations, {made.sessions:,} sessions, {made.turns:,} turns"
+        f"{_conversations(len(made.conversations))}, {made.sessions:,} sessions, {made.turns:,} turns"
         + (f"; messages left out: {left_out}." if left_out else ".")
     )
     stem = file_stem(file.name.rpartition(".")[0] or file.name)

@@ -142,9 +142,14 @@ def taken_columns() -> dict[str, Any]:
     }
 
 
-def intervals(frame: pd.DataFrame, name: str, digits: int = 2, scale: float = 1.0) -> list[str]:
+def intervals(frame: pd.DataFrame, name: str, digits: int = 2) -> list[str]:
     """`0.12 to 0.54` of a column's `_low` and `_high`; `no interval` where there is none."""
     return [
-        "no interval" if pd.isna(low) else f"{scale * low:.{digits}f} to {scale * high:.{digits}f}".replace("-", "−")
+        "no interval" if pd.isna(low) else f"{_number(low, digits)} to {_number(high, digits)}"
         for low, high in zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True)
     ]
+
+
+def _number(value: float, digits: int) -> str:
+    # Adding 0 makes a negative nothing one without a sign.
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

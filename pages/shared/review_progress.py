@@ -39,8 +39,8 @@ def counts(review_id: str) -> None:
             ("Open", told.open, told.items),
         ):
             st.metric(name, f"{value:,} of {of:,}", width="content")
-    stale = f", {told.stale:,} for too long" if told.stale else ""
-    st.caption(f"{told.in_hand:,} items in hand{stale}; {told.checks:,} answers to spot checks, which decide nothing.")
+    stale = f", of these {told.stale:,} for too long" if told.stale else ""
+    st.caption(f"In hand: {told.in_hand:,}{stale}. Answers to spot checks, which decide nothing: {told.checks:,}.")
 
 
 def strata(review: ReviewRow) -> None:

@@ -41,7 +41,8 @@ def panel(review: ReviewRow, who: Who) -> None:
     review_panel.draw(
         person.id,
         task,
-        place=f"{ahead.answered:,} answered, {left:,} left",
+        # About: what others take meanwhile isn't left, and spot checks come on top.
+        place=f"{ahead.answered:,} answered" + (f", about {left:,} left" if left else ""),
         share=ahead.answered / max(ahead.answered + left, 1),
         undo=ahead.answered > 0 and not ahead.closed,
         waiting=_waiting(ahead, person.role == "senior"),

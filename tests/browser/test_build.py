@@ -84,6 +84,8 @@ def test_a_benchmark_is_made_read_answered_and_taken_away(
     stop = page.get_by_role("button", name="Stop", exact=True)
     stop.click()
     expect(page.get_by_role("heading", name=re.compile("stopping"))).to_be_visible()
+    # The process looks every second whether it is to stop.
+    page.wait_for_timeout(3_000)
     endpoint.held = None
     expect(page.get_by_text("Stopped on request. The next start goes on.")).to_be_visible(timeout=MADE_MS)
     (build,) = list_builds(app.store)
@@ -100,12 +102,12 @@ def test_a_benchmark_is_made_read_answered_and_taken_away(
     assert kept + counts.get("dropped", 0) == 8
     assert kept > 0
     assert not load_build(app.store, build.id).working
-    expect(page.get_by_text("8 of 8 questions")).to_be_visible()
+    expect(page.get_by_text("8 of 8 questions", exact=True)).to_be_visible()
 
     # A colleague follows the link to what was dropped, or kept.
     colleague = Visitor(browser, app.url)
     theirs = colleague.go(f"/build?build=Ours+%C2%B7+{build.id}&state=kept")
-    expect(theirs.get_by_text(f"{kept} of 8 questions")).to_be_visible()
+    expect(theirs.get_by_text(f"{kept} of 8 questions", exact=True)).to_be_visible()
     for width, scheme in ((1280, "dark"), (390, "dark"), (390, "light"), (1280, "light")):
         colleague.look(width, scheme)  # type: ignore[arg-type]
         assert colleague.overflow() == 0

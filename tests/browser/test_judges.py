@@ -52,5 +52,4 @@ def test_the_recorded_study_is_ranked_and_judges_are_set_against_scores(looking:
     for judge in ("offline", "random"):
         said = page.get_by_role("paragraph").filter(has_text=f"{judge}: Spearman's")
         expect(said.filter(visible=True).first).to_be_visible()
-    looking.settle()
     assert "section=Against" in page.url

@@ -161,11 +161,11 @@ def test_a_builds_numbers_and_questions(visit: Open, made: str) -> None:
     # 6 generated; 1 too short; 1 near-duplicate; 1 not filtered; 1 rejected; 1 not decided: 1 accepted.
     funnel = {row["label"]: (row["n"], row["dropped"]) for row in table(app, "label", "undecided")}
     assert funnel["generated"] == (6, 0)
-    assert funnel["long enough, not too long"] == (5, 1)
+    assert funnel["right length"] == (5, 1)
     assert funnel["no near-duplicate"] == (4, 1)
-    assert funnel["kept by the filters"] == (3, 0)
-    assert funnel["not rejected by people"] == (2, 1)
-    assert funnel["accepted by people"] == (1, 0)
+    assert funnel["kept by filters"] == (3, 0)
+    assert funnel["not rejected"] == (2, 1)
+    assert funnel["accepted"] == (1, 0)
     (generator,) = table(app, "usd_per_accepted")
     assert (generator["generated"], generator["reviewed"], generator["accepted"]) == (6, 2, 1)
     assert generator["percent"] == pytest.approx(50)
@@ -344,7 +344,7 @@ def test_chats_are_read_in_and_converted(visit: Open, store: Store, ordered: lis
     ]
     content = "\n".join(json.dumps(line) for line in lines).encode()
     upload(app, content)
-    assert "1 conversations, 2 sessions, 4 turns" in told(app)
+    assert "1 conversation, 2 sessions, 4 turns" in told(app)
     assert "no session summaries, so these are made first" in told(app)
     assert "opbench build run --conversations chats.json" in [code.value for code in app.code]
     app.button("start-building").click().run()

@@ -149,6 +149,15 @@ def test_a_link_that_is_void_opens_nothing(
     assert bool(wrong) == ("This personal link isn't valid any more" in told(app))
 
 
+def test_a_void_link_leaves_who_has_a_role_where_they_are(visit: Open, store: Store) -> None:
+    make_review(store)
+    app = follow("x" * 43)
+    assert panel(app) is None
+    assert "This personal link isn't valid any more" in told(app)
+    assert "Progress" in section_names(app)
+    assert app.sidebar.children
+
+
 def test_a_link_taken_back_ends_the_review_in_an_open_tab(
     visit: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +225,7 @@ def test_when_nothing_is_left_it_says_so(visit: Open, store: Store) -> None:
     assert (data["item"], data["waiting"], data["place"], data["share"]) == (
         None,
         "All done: you answered 1. Thank you.",
-        "1 answered, 0 left",
+        "1 answered",
         1.0,
     )
     assert data["undo"] is True

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
-from scipy import stats
 
+from opbench.analysis.generators import wilson
 from opbench.calibration.spec import Rated, Response
 from opbench.errors import UsageError
 from opbench.judges.locomo import token_f1
@@ -113,9 +113,9 @@ def another_gold(questions: Sequence[Instance], place: int) -> str | None:
 def acceptance(pairs: pd.DataFrame) -> pd.DataFrame:
     """One row a judging and kind: `COLUMNS`. `pairs` is `pairs.paired` of a traps set.
 
-    answers: in the set; n: judged, of which `accepted` (with repeats: in at least half of them); rate in percent with
-    Wilson's 95 % interval, each answer being to another question; NaN with fewer than 5, or for a judge that gives no
-    verdict, and `note` says so. A rate of what is `wrong` should be 0.
+    answers: in the set; n: judged, of which `accepted` (with repeats each answer counts by the share of them that
+    accept it); rate in percent with Wilson's 95 % interval over answers, each being to another question; NaN with fewer
+    than 5, or for a judge that gives no verdict, and `note` says so. A rate of what is `wrong` should be 0.
     """
     rows = []
     for (judging, label), mine in pairs.groupby(["judging", "label"], sort=False):
@@ -123,7 +123,7 @@ def acceptance(pairs: pd.DataFrame) -> pd.DataFrame:
             part = mine[mine["kind"] == kind]
             judged = part[part["value"].notna()]
             verdicts = judged["metric"].astype(str).str.endswith("correct")
-            n, accepted = len(judged), int((judged["value"] >= 0.5).sum())
+            n, accepted = len(judged), float(judged["value"].sum())
             note, rate, low, high = "", math.nan, math.nan, math.nan
             if n and not verdicts.all():
                 note = f"gives {judged['metric'].iloc[0]}, no verdict"
@@ -132,15 +132,14 @@ def acceptance(pairs: pd.DataFrame) -> pd.DataFrame:
                 if n < _FEWEST:
                     note = f"{n} answers, an interval needs {_FEWEST}"
                 else:
-                    interval = stats.binomtest(accepted, n).proportion_ci(method="wilson")
-                    low, high = 100 * interval.low, 100 * interval.high
+                    low, high = (100 * end for end in wilson(accepted / n, n))
             else:
                 note = str(part["reason"].iloc[0])
-            known = None if math.isnan(rate) else accepted
+            known = math.nan if math.isnan(rate) else accepted
             head = (judging, label, kind, kind != RIGHT, len(part), n, len(part) - n)
             rows.append((*head, known, rate, low, high, note))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype(dict.fromkeys(("rate", "low", "high"), "float64") | {"accepted": "Int64"})
+    return frame.astype(dict.fromkeys(("accepted", "rate", "low", "high"), "float64"))
 
 
 def _others(questions: Sequence[Instance], place: int) -> list[Instance]:

@@ -28,6 +28,7 @@ from opbench.store.reviews import close_review, get_review, review_list, reviewe
 from pages.shared import access
 from tests.pages.conftest import Open
 from tests.pages.hostile import NASTY
+from tests.pages.test_roles import click_all, contents
 from tests.review.made import RUN, make_review, say, write_run
 
 
@@ -45,7 +46,7 @@ def secret_of(store: Store, review_id: str, name: str, **more: Any) -> str:
 def follow(secret: str, page: str = "review") -> AppTest:
     """A tab that was opened with a personal link, at a page."""
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    app.run().switch_page(f"pages/views/{page}.py")
+    app.run().switch_page(f"pages/views/{page}.py").run()
     app.session_state["review-secret"] = secret
     app.run()
     assert not app.exception, app.exception[0].value
@@ -266,6 +267,21 @@ def test_a_viewer_who_does_not_review_reads_and_changes_nothing(
         assert panel(app) is None
         assert not app.get("file_uploader")
         assert not [each for each in app.button if each.label not in ("Sign out",)], name
+
+
+@pytest.mark.parametrize("name", ["Progress", "People", "Export and import", "New review"])
+def test_a_click_after_the_role_is_gone_changes_no_review(
+    visit: Open, store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    review_id = make_review(store, limit=3)
+    links.invite(store, review_id, "Ada")
+    app = section(visit, name)
+    assert any(button.label not in ("", "Sign out") for button in app.button)
+    before = contents(store)
+    be(monkeypatch, "viewer")
+    app = click_all(app)
+    assert not app.exception
+    assert contents(store) == before
 
 
 def test_somebody_invited_by_sign_in_needs_no_role(visit: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def _runs(build_id: str) -> None:
             if st.button(label, key=f"run-to-{page}", icon=f":material/{icon}:"):
                 st.session_state["next_run"] = run_id
                 st.switch_page(f"pages/views/{page}.py")
-    parts.code(f"opbench review create --build {build_id} --run {run_id}", "bash")
+    parts.code(f"opbench review create {run_id}", "bash")
 
 
 def export(build: Build, counts: dict[str, int]) -> None:

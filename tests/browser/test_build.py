@@ -87,7 +87,8 @@ def test_a_benchmark_is_made_read_answered_and_taken_away(
     # The process looks every second whether it is to stop.
     page.wait_for_timeout(3_000)
     endpoint.held = None
-    expect(page.get_by_text("Stopped on request. The next start goes on.")).to_be_visible(timeout=MADE_MS)
+    halted = page.get_by_test_id("stAlert").filter(has_text="Stopped on request. The next start goes on.")
+    expect(halted).to_be_visible(timeout=MADE_MS)
     (build,) = list_builds(app.store)
     assert not build.counts
     looking.settle()

@@ -159,12 +159,12 @@ def test_a_builds_numbers_and_questions(visit: Open, made: str) -> None:
         "Rejected": "1",
     }
     # 6 generated; 1 too short; 1 near-duplicate; 1 not filtered; 1 rejected; 1 not decided: 1 accepted.
-    funnel = {row["label"]: (row["n"], row["dropped"]) for row in table(app, "label", "undecided")}
+    funnel = {row["step"]: (row["n"], row["dropped"]) for row in table(app, "label", "undecided")}
     assert funnel["generated"] == (6, 0)
-    assert funnel["right length"] == (5, 1)
-    assert funnel["no near-duplicate"] == (4, 1)
-    assert funnel["kept by filters"] == (3, 0)
-    assert funnel["not rejected"] == (2, 1)
+    assert funnel["length"] == (5, 1)
+    assert funnel["duplicate"] == (4, 1)
+    assert funnel["filtered"] == (3, 0)
+    assert funnel["reviewed"] == (2, 1)
     assert funnel["accepted"] == (1, 0)
     (generator,) = table(app, "usd_per_accepted")
     assert (generator["generated"], generator["reviewed"], generator["accepted"]) == (6, 2, 1)

@@ -12,7 +12,7 @@ import pandas as pd
 from opbench.analysis import intervals
 from opbench.analysis.grids import Floats, Key
 from opbench.analysis.intervals import LEVEL, Interval, Question, UserSums, holm
-from opbench.analysis.stability import Views, signs_of
+from opbench.analysis.stability import View, Views, signs_of
 from opbench.study import NO_MITIGATION
 
 FLIP_COLUMNS = [
@@ -141,13 +141,36 @@ def meaning(found: Views, flips: pd.DataFrame, correlations: pd.DataFrame) -> st
     mine = flips[~flips["control"].astype(bool)]
     sentences.append(_correlation(found, correlations))
     flipped = {frozenset(pair) for pair in mine[["better", "worse"]].itertuples(index=False, name=None)}
+    tied = _tied(found, real)
     if not flipped:
-        sentences.append(f"None of {_count(pairs, 'pair')} changes its order: the ranking survives every choice here.")
+        survives = "" if tied else ": the ranking survives every choice here"
+        sentences.append(f"None of {_count(pairs, 'pair')} changes its order{survives}.")
+        sentences.append(_apart(found))
     else:
         sentences.append(_flipped(mine, reference.label, reference.rule, len(flipped), pairs))
         sentences.append(_findings(found, mine))
+    if tied:
+        sentences.append(f"{_count(tied, 'pair')} {'is' if tied == 1 else 'are'} equal in one view and not in another.")
     sentences += [*_hardly_judging(found), *_first_place(found)]
     return " ".join(each for each in sentences if each)
+
+
+def _tied(found: Views, real: Sequence[View]) -> int:
+    """How many pairs are equal in one view and not in another, among views that aren't controls."""
+    signs = signs_of(found.values[[found.views.index(view) for view in real]])
+    equal = signs == 0
+    return int((equal.any(axis=0) & ~equal.all(axis=0)).sum())
+
+
+def _apart(found: Views) -> str:
+    """How much of an order that every view keeps is more than chance."""
+    if found.no_interval:
+        return (
+            f"Whether any of them can be told apart can't be said ({found.no_interval}): the same responses keep their "
+            "order, others may come in another one."
+        )
+    apart, of = told_apart(found)
+    return f"The reference tells {apart} of {_count(of, 'pair')} apart (95 %, Holm)."
 
 
 def _correlation(found: Views, correlations: pd.DataFrame) -> str:
@@ -202,8 +225,8 @@ def _findings(found: Views, flips: pd.DataFrame) -> str:
     found_before = f"the reference tells {apart} of {_count(of, 'pair')} apart (95 %, Holm)"
     if not pairs:
         return (
-            f"None of those had been told apart: {found_before}, and these keep their order in every view; what "
-            "changes was a toss-up before."
+            f"None of those had been told apart: {found_before}, and none of these turns in any view; what changes "
+            "couldn't be told apart before."
         )
     turned = touched[touched["reversed"] == 1.0]
     opposite = {frozenset(pair) for pair in turned[["better", "worse"]].itertuples(index=False, name=None)}

@@ -30,7 +30,9 @@ def generators(store: Store, build_id: str, *, by_subtype: bool = True) -> pd.Da
     acceptance: accepted of reviewed (0 to 1), with a 95 % interval `low` to `high` (`acceptance_interval`); NaN with
     nothing reviewed or fewer than 5 users, and `note` says so. calls: units that were asked; failed ones gave no
     question, repaired ones needed a second call. Tokens, dollars (list prices) and seconds (sum over calls) are of all
-    answers, unusable ones too; NaN when a part isn't known.
+    answers, unusable ones too; NaN when a part isn't known. usd_per_accepted: these dollars by accepted question,
+    without profiles, topics and checks, which all generators share; NaN as long as candidates wait for filters or
+    people, since they are paid for and may be accepted yet.
     """
     candidates = read_candidates(store, build_id)
     units = [unit for unit in read_units(store, build_id, "tasks").values() if unit.role == "generator"]
@@ -95,6 +97,7 @@ def _row(generator: str, subtype: str, candidates: Sequence[Candidate], units: S
     answered = [unit for unit in units if unit.calls]
     cost = _sum(unit.cost_usd for unit in answered)
     duration = _sum(unit.duration_ms for unit in answered)
+    waiting = states.count("candidate") + states.count("kept")
     return {
         "generator": generator,
         "subtype": subtype,
@@ -116,7 +119,7 @@ def _row(generator: str, subtype: str, candidates: Sequence[Candidate], units: S
         "completion_tokens": _sum(unit.completion_tokens for unit in answered),
         "cost_usd": cost,
         "seconds": duration / 1000,
-        "usd_per_accepted": cost / sum(taken) if any(taken) else math.nan,
+        "usd_per_accepted": cost / sum(taken) if any(taken) and not waiting else math.nan,
     }
 
 

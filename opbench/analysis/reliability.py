@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -78,7 +78,9 @@ def proportion(right: int, n: int) -> Coefficient:
 
 def kappa(answers: pd.DataFrame, only: Sequence[tuple[str, str]] | None = None) -> Coefficient:
     """Cohen's kappa of two reviewers; of more, the mean over all pairs (or `only` these), each weighted by the items
-    that both have answered. Pairs whose kappa isn't defined, since both gave one verdict only, are left out.
+    that both have answered, and `reason` tells how many pairs are left out: those that share fewer than 10 items (what
+    chance gives can't be told from these, and their kappas tend to 0) and those whose kappa isn't defined, since both
+    gave one verdict only.
 
     `answers` has item, reviewer, verdict.
     """
@@ -89,6 +91,11 @@ def kappa(answers: pd.DataFrame, only: Sequence[tuple[str, str]] | None = None) 
     tables = [table for table in tables if table.any()]
     if not tables:
         return Coefficient.missing("no two reviewers have answered the same item")
+    n_pairs = len(tables)
+    if n_pairs > 1:
+        tables = [table for table in tables if table.sum() >= FEWEST_ITEMS]
+        if not tables:
+            return Coefficient.missing(f"none of {n_pairs} pairs of reviewers shares {FEWEST_ITEMS} items: see alpha")
     rows = np.concatenate(tables, axis=1)
     rows = rows[rows.any(axis=1)]
 
@@ -98,7 +105,12 @@ def kappa(answers: pd.DataFrame, only: Sequence[tuple[str, str]] | None = None) 
     value = float(mean(rows.sum(axis=0, keepdims=True))[0])
     cells = rows.sum(axis=0).reshape(-1, size, size)
     agreed = np.trace(cells, axis1=1, axis2=2).sum()
-    return _told(rows, mean, value, agreed < cells.sum(), "all gave the same single verdict: kappa isn't defined")
+    told = _told(rows, mean, value, agreed < cells.sum(), "all gave the same single verdict: kappa isn't defined")
+    gone = n_pairs - int(np.isfinite([_kappas(cell[None, None])[0] for cell in cells]).sum())
+    if not gone or math.isnan(value):
+        return told
+    left_out = f"{gone} of {n_pairs} pairs left out, which share too few items or gave one verdict only"
+    return replace(told, reason="; ".join(each for each in (told.reason, left_out) if each))
 
 
 def alpha(answers: pd.DataFrame) -> Coefficient:

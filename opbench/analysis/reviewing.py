@@ -91,7 +91,8 @@ def agreement(answers: pd.DataFrame, by: str | None = None) -> pd.DataFrame:
 
     items (answered by anybody), doubly (by two or more), answers; percent (0 to 100), kappa and alpha of verdicts,
     score_alpha of the scores that were given to both responses, each with its 95 % interval by item; pairs of
-    reviewers that kappa is the mean of; score_units (responses with two scores); note (why numbers are missing).
+    reviewers that share an item (kappa may leave some out, which `note` says); score_units
+    (responses with two scores); note (why numbers are missing).
     """
     mine = compared(answers)
     if by is None:

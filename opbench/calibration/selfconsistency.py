@@ -80,7 +80,7 @@ def _told(several: list[Floats]) -> dict[str, Any]:
     same = stats.binomtest(equal, len(several)).proportion_ci(method="wilson")
     told |= {"same_low": 100 * same.low, "same_high": 100 * same.high}
     if np.ptp(spreads) < _SAME:
-        return told | {"spread_low": told["spread"], "spread_high": told["spread"]}
+        return told | {"note": "the spread of all responses is the same: no draw can tell more"}
     drawn = stats.bootstrap((spreads,), np.mean, n_resamples=4999, method="percentile", rng=np.random.default_rng(2601))
     return told | {"spread_low": drawn.confidence_interval.low, "spread_high": drawn.confidence_interval.high}
 

@@ -46,7 +46,10 @@ def create_command(
     ] = None,
     per_item: Annotated[int, typer.Option(min=1, max=9, help="Independent reviewers of an item.")] = 2,
     hours: Annotated[float, typer.Option(min=0.01, help="An item held for longer goes back to the pool.")] = 72.0,
-    seed: Annotated[int, typer.Option(help="Of the order of items and of A and B.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of the order of items and of A and B; default: drawn, known to nobody."),
+    ] = None,
     checks: Annotated[
         str, typer.Option(help="Spot checks with known answers: 'own' (a few of ours), 'none', or a JSON Lines file.")
     ] = "own",
@@ -57,7 +60,7 @@ def create_command(
 ) -> None:
     """Make a review of a run's responses; prints its id. Then invite people: opbench review invite NAME."""
     from opbench.review.making import plan, save_plan
-    from opbench.review.spec import ReviewSpec
+    from opbench.review.spec import ReviewSpec, drawn_seed
 
     store = the_store()
     run_id = find_run(store, run)
@@ -68,7 +71,7 @@ def create_command(
         per_item=per_item,
         subtypes=words(subtypes) or (),
         limit=limit,
-        seed=seed,
+        seed=drawn_seed() if seed is None else seed,
         hours=hours,
         check_every=check_every,
         guidance=guidance,

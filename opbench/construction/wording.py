@@ -15,7 +15,7 @@ MEMORY_KINDS = ("fine-grained", "coarse-grained")
 _WORD = re.compile(r"\w+(?:['’.,-]\w+)*")
 _NUMBERED = re.compile(r"\s*(?:\d{1,3}[.)]|[-*•]|q(?:uestion)?\s*\d*\s*[:.)])\s", re.IGNORECASE)
 #: A gap that a generator should have filled: [name], {topic}, <question>, ____.
-_GAP = re.compile(r"\[[a-z _]{2,30}\]|\{[a-z _]{2,30}\}|<[a-z _/]{2,30}>|_{3,}", re.IGNORECASE)
+_GAP = re.compile(r"\[[a-z _]{2,30}\]|\{[a-z _]{2,30}\}|<[a-z_/][a-z _/]{0,28}[a-z_]>|_{3,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select, update
 from opbench.errors import UsageError
 from opbench.review.assigning import hold
 from opbench.review.choosing import first_of
-from opbench.review.deciding import settle
+from opbench.review.deciding import decide_answers, settle
 from opbench.review.links import taking_part
 from opbench.review.spec import Decision, Said
 from opbench.store import schema as s
@@ -47,7 +47,10 @@ def answer(store: Store, reviewer_id: str, item: str, press: str, said: Said) ->
     with store.begin() as connection:
         person, spec = taking_part(connection, reviewer_id)
         if _arrived(connection, person, item, press):
-            return Answered(True, settle(connection, person.review_id, item, spec.per_item))
+            # Nothing is new: a candidate that another review has decided since keeps that decision.
+            return Answered(
+                True, decide_answers(standing_answers(connection, person.review_id, item), spec.per_item)[0]
+            )
         now = store_time(connection)
         _take_place(connection, person, item, now)
         write(connection, person, item, said, press, first_of(spec.seed, item, person.id), now)

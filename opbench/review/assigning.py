@@ -310,7 +310,7 @@ def _task(connection: Connection, person: Reviewer, spec: ReviewSpec, item: str)
         answers = standing_answers(connection, person.review_id, item)
         notes = tuple(_note(answer, first) for answer in answers if answer.comment or answer.flagged)
     before = connection.execute(
-        select(a.verdict, a.base_score, a.memory_score, a.comment, a.flagged)
+        select(a.verdict, a.base_score, a.memory_score, a.comment, a.flagged, a.seconds)
         .where(a.review_id == person.review_id, a.item == item, a.reviewer_id == person.id, a.verdict.is_not(None))
         .order_by(a.id.desc())
         .limit(1)
@@ -339,4 +339,5 @@ def _said(row: Any) -> Said:
         memory_score=row.memory_score,
         comment=row.comment,
         flagged=row.flagged,
+        seconds=row.seconds,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,13 +31,19 @@ class ReviewSpec(_Part):
     limit: int | None = Field(None, ge=1)
     """Items in all, spread evenly over users and subtypes; None: all."""
     seed: int = 0
-    """Of the order in which A and B stand, with item and reviewer, and of the items' order."""
+    """Of the order in which A and B stand, with item and reviewer, and of the items' order. Who knows it can work out
+    which response is which: `drawn_seed` gives one that nobody knows."""
     hours: float = Field(72.0, gt=0)
     """An item that somebody has in hand for longer goes back to the pool."""
     check_every: int = Field(10, ge=2, le=100)
     """One item in so many that somebody is given is a spot check, as far as there are any."""
     guidance: str = Field("", max_length=5000)
     """Shown to reviewers above the item; plain text."""
+
+
+def drawn_seed() -> int:
+    """A seed that no reviewer can guess."""
+    return secrets.randbits(53)
 
 
 class ShownMemory(_Part):

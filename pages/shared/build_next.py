@@ -111,17 +111,29 @@ def _offer(study: Study, missing: list[str]) -> None:
                 steering.start(study, form.concurrency)
                 del st.session_state[_DATA]
                 builds.look_again(None, f"Started: run {run_id}. {command(study, form.concurrency)}")
-            if st.button(
-                "Set it up on the Launch page",
-                key="respond-elsewhere",
-                type="tertiary",
+            st.page_link(
+                "pages/views/launch.py",
+                label="Set it up on the Launch page",
                 icon=":material/tune:",
+                query_params=_on_launch(study),
                 help="With post-processors, another k, a budget, several processes.",
-            ):
-                study_form.fill(study, ())
-                st.switch_page("pages/views/launch.py")
+            )
         if not estimate.to_do:
             st.caption(f"Run {run_id} has all of them.")
+
+
+def _on_launch(study: Study) -> dict[str, str | list[str]]:
+    """The Launch page's link to a form that says this study; links carry what people read."""
+    models = study_form.distinct({name: spec.label for name, spec in load_registry().models.items()})
+    systems = memory_systems.labels()
+    return {
+        "data": study_form.built_name(study.data),
+        "models": [models[name] for name in study.models],
+        "memories": [systems[name] for name in study.memories],
+        "benchmarks": "OP-Bench",
+        "everything": "true",
+        "judge": models.get(study.judge, study.judge),
+    }
 
 
 def _runs(build_id: str) -> None:
@@ -157,9 +169,7 @@ def _runs(build_id: str) -> None:
             ("instances", "Read its responses", "search"),
             ("review", "Have people review it", "rate_review"),
         ):
-            if st.button(label, key=f"run-to-{page}", icon=f":material/{icon}:"):
-                st.session_state["next_run"] = run_id
-                st.switch_page(f"pages/views/{page}.py")
+            st.page_link(f"pages/views/{page}.py", label=label, icon=f":material/{icon}:", query_params={"run": run_id})
     parts.code(f"opbench review create {run_id}", "bash")
 
 

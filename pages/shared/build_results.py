@@ -93,7 +93,12 @@ def generators(build_id: str) -> None:
         "percent": number("accepted, %", format="%.0f", width=95, help="Of those reviewed"),
         "interval": text("95 % interval", width=170, help="Questions of one user resemble each other: it says so"),
         "cost_usd": number("cost", format="$%.4f", width=80, help="By list price, reused calls included"),
-        "usd_per_accepted": number("cost an accepted", format="$%.4f", width=115),
+        "usd_per_accepted": number(
+            "cost an accepted",
+            format="$%.4f",
+            width=115,
+            help="Told once people have decided on all; without profiles, topics and checks",
+        ),
         "prompt_tokens": number("tokens in", format="localized", width=85),
         "completion_tokens": number("tokens out", format="localized", width=85),
         "seconds": number("time", format="%.0f s", width=75, help="Calls one after the other"),

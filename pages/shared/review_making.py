@@ -10,7 +10,7 @@ from opbench.errors import UsageError
 from opbench.figures import theme
 from opbench.review.checks import Check, default_checks, read_checks
 from opbench.review.making import pairs_of, plan, save_plan
-from opbench.review.spec import ReviewSpec
+from opbench.review.spec import ReviewSpec, drawn_seed
 from opbench.store.record import Key
 from opbench.store.reviews import LONGEST_NAME
 from opbench.types import OP_SUBTYPES
@@ -85,6 +85,7 @@ def form(made: Callable[[str, str], None]) -> None:
         limit=None if limit is None else int(limit),
         hours=float(hours),
         check_every=int(every),
+        seed=drawn_seed(),
         guidance=guidance,
     )
     checks = _checks(checks_from, None if file is None else (file.name, file.getvalue()))

@@ -104,7 +104,9 @@ def _before(task: Task, said: Said) -> dict[str, Any]:
     if task.first == "memory":
         a, b = b, a
     verdict = None if said.verdict is None else task.choice(said.verdict)
-    return {"verdict": verdict, "a": a, "b": b, "comment": said.comment, "flagged": said.flagged}
+    told = {"verdict": verdict, "a": a, "b": b, "comment": said.comment, "flagged": said.flagged}
+    # What they took to say it the first time is part of what the item takes.
+    return told if said.seconds is None else told | {"seconds": said.seconds}
 
 
 def _noted(note: Note) -> str:

@@ -81,10 +81,11 @@ def test_counts_costs_and_acceptance_of_each_generator(store: Store) -> None:
     assert (dear.generated, dear.dropped, dear.undecided, dear.kept, dear.reviewed, dear.accepted) == (5, 1, 0, 1, 3, 2)
     assert dear.acceptance == pytest.approx(2 / 3)
     assert (dear.users, dear.note) == (1, "1 user, an interval needs 5")
-    # The failed unit is paid for too: 0.06 dollars for 2 accepted questions.
+    # The failed unit is paid for too.
     assert (dear.calls, dear.failed, dear.repaired) == (3, 1, 1)
     assert dear.cost_usd == pytest.approx(0.06)
-    assert dear.usd_per_accepted == pytest.approx(0.03)
+    # One is kept and may be accepted yet, for the same money.
+    assert math.isnan(dear.usd_per_accepted)
     assert (dear.prompt_tokens, dear.completion_tokens, dear.seconds) == (300, 150, 4.5)
     assert rows["dear", "repetition"].cost_usd == pytest.approx(0.01)
     assert rows["dear", "repetition"].generated == 0
@@ -93,3 +94,17 @@ def test_counts_costs_and_acceptance_of_each_generator(store: Store) -> None:
     assert math.isnan(cheap.acceptance)
     assert (cheap.undecided, cheap.note) == (1, "nothing reviewed yet")
     assert set(generators(store, build_id, by_subtype=False)["subtype"]) == {"all"}
+
+
+def test_an_accepted_question_has_its_price_once_all_are_decided(store: Store) -> None:
+    build_id = made_build(store, BuildSpec())
+    states = ["accepted", "accepted", "rejected", "dropped"]
+    add(store, build_id, *(candidate(n, f"Fact {n}?", "fact", state=state) for n, state in enumerate(states)))
+    numbers: dict[str, Any] = {"prompt_tokens": 1, "completion_tokens": 1, "duration_ms": 1.0, "calls": ("k",)}
+    model = candidate(0, "Fact?", "fact").generator
+    for what, cost in (("fact", 0.05), ("value", 0.01)):
+        name = f"tasks/{OTTILIE}/{what}/{model}/1"
+        save_unit(store, build_id, unit_named(name, OTTILIE, model=model, cost_usd=cost, **numbers))
+    (row,) = generators(store, build_id, by_subtype=False).to_dict("records")
+    # 0.06 dollars, of which the rejected, the dropped and the unit without a question are paid too, for two.
+    assert row["usd_per_accepted"] == pytest.approx(0.03)

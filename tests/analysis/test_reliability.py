@@ -77,13 +77,29 @@ def test_kappa_is_the_textbooks() -> None:
 
 
 def test_kappa_of_three_is_the_mean_over_pairs_weighted_by_shared_items() -> None:
-    """By hand. A and B share 4 items: three alike of aabb/aaab; expected ½·¾ + ½·¼ = ½, kappa ½. A and C share 2, both
-    alike: 1. B and C share 2 (item 0: a, a; item 2: a, b): observed ½, expected 1·½, kappa 0."""
-    told = kappa(answers(A="aabb", B="aaab", C="a.b."))
+    """By hand, of four items five times over. A and B share 4: three alike of aabb/aaab; expected ½·¾ + ½·¼ = ½, kappa
+    ½. A and C share 2, both alike: 1. B and C share 2 (item 0: a, a; item 2: a, b): observed ½, expected 1·½, kappa
+    0."""
+    told = kappa(answers(A="aabb" * 5, B="aaab" * 5, C="a.b." * 5))
     assert told.value == pytest.approx((4 * 0.5 + 2 * 1.0 + 2 * 0.0) / 8)
-    assert told.n == 4
-    assert math.isnan(told.low)
-    assert told.reason == "4 items, an interval needs 10"
+    assert told.n == 20
+    assert told.low < told.value < told.high
+    assert told.reason == ""
+
+
+def test_a_mean_over_pairs_leaves_out_those_that_share_few_items() -> None:
+    """Of one item that two share, agreement has no kappa and disagreement 0: a mean over many such pairs is near 0
+    however often reviewers agree."""
+    # A and B as above, on 12 items: ½. A and C share two, which differ: left out, and so are B and C.
+    told = kappa(answers(A="aabb" * 3, B="aaab" * 3, C="bb" + "." * 10))
+    assert told.value == pytest.approx(0.5)
+    assert told.reason == "2 of 3 pairs left out, which share too few items or gave one verdict only"
+    few = kappa(answers(A="aa..", B="a.b.", C=".ab."))
+    assert math.isnan(few.value)
+    assert few.reason == "none of 3 pairs of reviewers shares 10 items: see alpha"
+    # Two alone are no mean.
+    alone = kappa(answers(A="aabb", B="aaab"))
+    assert (alone.value, alone.reason) == (0.5, "4 items, an interval needs 10")
 
 
 def test_kappa_agrees_with_scikit_learns_on_many_tables() -> None:

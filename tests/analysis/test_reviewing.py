@@ -54,13 +54,14 @@ def answers() -> pd.DataFrame:
 
 def test_agreement_by_hand(answers: pd.DataFrame) -> None:
     """Four items with two answers, three alike: 75 %. Nominal alpha: pairs mm, nn, mn, nn; n = 8, memory 3, neither 5;
-    observed ¼, expected 2·3·5 / (8·7) = 15/28; alpha 1 − 7/15. Anna and Ben share b1, b2, f1: observed 2/3, expected
-    ⅔·⅓ + ⅓·⅔ = 4/9, kappa (6/9 − 4/9) / (5/9) = 0.4; Anna and Cleo gave one verdict only, so theirs isn't defined."""
+    observed ¼, expected 2·3·5 / (8·7) = 15/28; alpha 1 − 7/15. Anna and Ben share three items, Anna and Cleo one: too
+    few for a mean of kappas."""
     row = reviewing.agreement(answers).iloc[0]
     assert (row["items"], row["doubly"], row["answers"], row["pairs"]) == (4, 4, 8, 2)
     assert row["percent"] == 75.0
     assert row["alpha"] == pytest.approx(8 / 15)
-    assert row["kappa"] == pytest.approx(0.4)
+    assert math.isnan(row["kappa"])
+    assert "kappa: none of 2 pairs of reviewers shares 10 items" in row["note"]
     # Scores: b1's base 0.8, 0.8 and memory 0.2, 0.4: n 4, observed 2·0.2²/4 = 0.02 (0.08 over 4);
     # expected 2 (4·1.48 − 2.2²) / (4·3) = 0.18.
     assert row["score_units"] == 2
@@ -100,6 +101,8 @@ def test_reviewers(answers: pd.DataFrame) -> None:
 
 
 def test_pairs(answers: pd.DataFrame) -> None:
+    """Anna and Ben share b1, b2, f1: observed 2/3, expected ⅔·⅓ + ⅓·⅔ = 4/9, kappa (6/9 − 4/9) / (5/9) = 0.4; Anna and
+    Cleo gave one verdict only, so theirs isn't defined."""
     ben, cleo = reviewing.pair_table(answers).to_dict("records")
     assert (ben["first"], ben["second"], ben["n"]) == ("Anna", "Ben", 3)
     assert ben["kappa"] == pytest.approx(0.4)

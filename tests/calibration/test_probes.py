@@ -114,6 +114,10 @@ def test_acceptance_with_wilson_s_interval() -> None:
     assert [near[name] for name in ("answers", "n", "missing", "accepted")] == [3, 2, 1, 1]
     assert math.isnan(near["low"])
     assert near["note"] == "2 answers, an interval needs 5"
+    # Two of ten accepted at one of two repeats: 7 + 2 · ½.
+    (half,) = acceptance(judged({"right": [1.0] * 7 + [0.5] * 2 + [0.0]})).to_dict("records")
+    assert (half["n"], half["accepted"], half["rate"]) == (10, 8.0, 80.0)
+    assert (half["low"], half["high"]) == pytest.approx((49.02, 94.33), abs=0.01)
 
 
 def test_a_judge_that_gives_no_verdict_has_no_acceptance() -> None:
@@ -179,6 +183,9 @@ def test_a_judge_that_never_wavers_and_one_that_was_asked_once() -> None:
     ]
     steady, once = self_consistency(pd.DataFrame(rows), {"steady": "s", "once": "o"}).to_dict("records")
     assert (steady["same"], steady["spread"], steady["largest"], steady["reliability"]) == (100.0, 0.0, 0.0, 1.0)
+    # A bootstrap of six zeros would give an interval of no width.
+    assert math.isnan(steady["spread_low"])
+    assert "no draw can tell more" in steady["note"]
     # Wilson for 6 of 6.
     assert steady["same_low"] == pytest.approx(60.97, abs=0.01)
     assert (once["n"], math.isnan(once["same"])) == (0, True)

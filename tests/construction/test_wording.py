@@ -28,6 +28,8 @@ def question(text: str, subtype: str = "fact", **further: str) -> Question:
         (question("Is a goose\nolder than a swan?"), "more than one line"),
         (question("Is a goose\u202eolder than a swan?"), "signs that can't be shown"),
         (question("Is it 3 > 2 and 5 < 7 for geese?"), None),
+        (question("Is a < b and c > d true of geese?"), None),
+        (question("Is <user name> older than a swan?"), "a gap"),
         (question("1,204 pipes are a lot, aren't they?"), None),
         (question("What does my niece like to eat?", "baiting"), "no kind of baiting: none"),
         (question("What does my niece like to eat?", "baiting", kind="subject_confusion"), None),

@@ -243,7 +243,9 @@ def test_traps_and_repeats(store: Store, visit: Open) -> None:
     save_judgements(store, judging, rows)
     app = visit("judges", section="Repeats and traps")
     accepted = table(app, "kind", "rate")
-    assert set(accepted["rate"]) == {100.0}
+    # Of the 27 right answers one is accepted half of the time.
+    assert accepted.loc[accepted["kind"] == "right", "rate"].item() == pytest.approx(100 * 26.5 / 27)
+    assert set(accepted.loc[accepted["kind"] != "right", "rate"]) == {100.0}
     assert accepted.loc[accepted["kind"] == "vague", "should"].item() == "refuse"
     again = table(app, "same", "repeats")
     assert again["same"].item() == pytest.approx(100 * (len(items) - 1) / len(items))

@@ -282,7 +282,7 @@ def test_undo_takes_the_newest_answer_back_and_the_item_comes_first_with_what_wa
     review = make_review(store)
     (ann,) = people(store, review, "ann")
     first, _ = say(store, ann)
-    second, _ = say(store, ann, "neither", comment="hm", memory_score=0.5)
+    second, _ = say(store, ann, "neither", comment="hm", memory_score=0.5, seconds=40.0)
     waiting = next_task(store, ann)
     assert waiting is not None
     assert undo(store, ann, second.item) == second.item
@@ -290,7 +290,8 @@ def test_undo_takes_the_newest_answer_back_and_the_item_comes_first_with_what_wa
     again = next_task(store, ann)
     assert again is not None
     assert again.item == second.item
-    assert again.said == Said(verdict="neither", comment="hm", memory_score=0.5)
+    # With the seconds that it took: the time goes on from there.
+    assert again.said == Said(verdict="neither", comment="hm", memory_score=0.5, seconds=40.0)
     assert len(answers_frame(store, review)) == 1
     press(store, ann, again)
     assert undo(store, ann) == second.item

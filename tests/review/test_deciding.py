@@ -16,7 +16,7 @@ from opbench.store.database import Store
 from opbench.store.review_answers import answers_frame, answers_version
 from opbench.store.reviews import delete_review
 from opbench.study import Study
-from tests.review.made import RUN, SPEC, STUDY, make_review, people, say, write_run
+from tests.review.made import RUN, SPEC, STUDY, make_review, people, press, say, write_run
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,9 @@ def test_the_newest_of_two_reviews_counts_and_only_its_own_is_taken_back(
     (ann,), (bob,) = people(lite, first, "ann"), people(lite, second, "bob")
     task, _ = say(lite, ann, "memory")
     say(lite, bob, "neither")
+    assert _candidates(lite)[task.content.question] == ("rejected", "review")
+    # The first one's press comes a second time: nothing new was said.
+    assert press(lite, ann, task).repeated
     assert _candidates(lite)[task.content.question] == ("rejected", "review")
     undo(lite, ann)
     assert _candidates(lite)[task.content.question] == ("rejected", "review")

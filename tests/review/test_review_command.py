@@ -12,6 +12,7 @@ from opbench.cli import app
 from opbench.errors import UsageError
 from opbench.settings import settings
 from opbench.store.database import open_store
+from opbench.store.reviews import get_review
 from tests.review.made import write_run
 
 
@@ -27,6 +28,18 @@ def _run(*words: str, code: int = 0) -> str:
 def run(home: Path) -> None:
     store = open_store(settings().store_url)
     write_run(store)
+    store.close()
+
+
+def test_nobody_can_work_out_the_order_of_the_responses_from_an_items_id() -> None:
+    """The order follows from seed, item and reviewer; the last two are told to browsers, so the first is drawn."""
+    store = open_store(settings().store_url)
+    told = [_run("create", "--checks", "none").strip() for _ in range(2)]
+    seeds = {get_review(store, review).spec.seed for review in told}
+    assert len(seeds) == 2
+    assert min(seeds) > 2**20
+    named = _run("create", "--checks", "none", "--seed", "7").strip()
+    assert get_review(store, named).spec.seed == 7
     store.close()
 
 

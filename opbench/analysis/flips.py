@@ -239,7 +239,13 @@ def _findings(found: Views, flips: pd.DataFrame) -> str:
 
 def _hardly_judging(found: Views) -> list[str]:
     labels = list(dict.fromkeys(view.label for view in found.views if not view.control))
-    return [
+    alike = [
+        f"{label} gives every response the score that {found.views[found.reference].label} gives: if it is the same "
+        "judge with the same prompts, it is no second opinion."
+        for label in labels
+        if label in found.alike
+    ]
+    return alike + [
         f"{label} gives {100 * found.same[label]:.0f} % of the responses one and the same score: its order rests on "
         "the few others, and on repetition."
         for label in labels

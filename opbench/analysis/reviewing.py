@@ -262,7 +262,8 @@ def verdict_table(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def times(answers: pd.DataFrame) -> pd.DataFrame:
-    """Seconds an answer by subtype, and over all (paper: about a minute): answers, timed, median, mean, p95."""
+    """Seconds an answer by subtype, and over all (paper: about a minute): answers (to spot checks too), timed, median,
+    mean, p95."""
     mine = answers[(answers["role"] == "reviewer") & answers["verdict"].notna()]
     groups = [(name, mine[mine["subtype"] == name]) for name in OP_SUBTYPES]
     rows = []

@@ -90,6 +90,8 @@ class Views:
     same: Mapping[str, float]
     """By judge, the share of the judged responses that got its most frequent score: near 1, it tells hardly any
     apart."""
+    alike: tuple[str, ...]
+    """Judges that give every response the score that the reference's gives: the same one by another name, perhaps."""
     no_interval: str
     """Why users can't be drawn anew; empty when they can."""
 
@@ -149,6 +151,7 @@ def views(
     if not any(count for name, count in weights.items() if name != "repetition"):
         raise UsageError("no instance has a score of every judge under every configuration: choose fewer of either.")
     factors = {each: coefficients(weights, each) for each in dict.fromkeys((rule, *rules))}
+    first = next(iter(values))
     made = [View(label, each, label in controls) for label in values for each in factors]
     means = {label: _means(each.sums.sum(axis=1), counts.sum(axis=0)) for label, each in sums.items()}
     return Views(
@@ -163,6 +166,7 @@ def views(
         users=int((counts.sum(axis=1) > 0).sum()),
         left_out=left_out,
         same={label: _same(each.grid.values[:, columns]) for label, each in boards.items()},
+        alike=tuple(label for label, each in values.items() if label != first and _alike(each, values[first])),
         no_interval=_no_interval(counts, np.array([weights[name] > 0 for name in OP_SUBTYPES])),
     )
 
@@ -199,6 +203,12 @@ def _compared(board: OpBoard, boards: Mapping[str, OpBoard], only: Collection[Ke
         alone = "no configuration has" if not keys or not wanted else "only 1 configuration has"
         raise UsageError(f"{alone} scores of all judges, and an order needs two: choose fewer judges.")
     return keys, left_out
+
+
+def _alike(one: Floats, other: Floats) -> bool:
+    """Whether two judges give the same scores wherever both give one."""
+    both = ~np.isnan(one) & ~np.isnan(other)
+    return bool(both.any()) and bool((np.abs(one[both] - other[both]) < EQUAL).all())
 
 
 def _same(values: Floats) -> float:

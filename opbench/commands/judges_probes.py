@@ -142,6 +142,7 @@ def stability_command(
 ) -> None:
     """Whether the order of a run's configurations survives the choice of judge, prompts and averaging rule, of those
     that 'opbench judges rescore' has asked."""
+    from opbench.analysis.flips import flip_table, meaning
     from opbench.analysis.stability import correlation_table, order_table, views
     from opbench.calibration.random_judge import NAME
     from opbench.store.judgings import judging_list, run_scores
@@ -152,14 +153,14 @@ def stability_command(
     judgings = judging_list(store, run_id=run_id)
     judged = {row.label: run_scores(store, row.id) for row in judgings}
     found = views(read_run(store, run_id), judged, controls=[row.label for row in judgings if row.judge == NAME])
-    orders, correlations = order_table(found), correlation_table(found)
+    orders, correlations, flips = order_table(found), correlation_table(found), flip_table(found)
+    sentence = meaning(found, flips, correlations)
     if as_json:
         told: dict[str, Any] = {"run": run_id, "orders": rows_of(orders), "correlations": rows_of(correlations)}
-        print_json(told | {"left_out": dict(found.left_out)})
+        print_json(told | {"flips": rows_of(flips), "meaning": sentence, "left_out": dict(found.left_out)})
         return
-    notes = [f"left out: {name} ({reason})" for name, reason in found.left_out.items()]
     columns = {"label": "judge", "rule": "rule", "model": "model", "memory": "memory", "mitigation": "post-processor"}
-    print_table(orders, columns | {"op": "OP", "place": "place"}, title=f"run {run_id}", notes=notes)
+    print_table(orders, columns | {"op": "OP", "place": "place"}, title=f"run {run_id}", notes=[sentence])
     print_table(
         correlations,
         {

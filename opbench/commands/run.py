@@ -70,7 +70,8 @@ def run_command(
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="How LoCoMo is asked and scored: uniform or memos.")] = None,
     data: Annotated[
-        str | None, typer.Option(help="auto, sample for the bundled sample, or build:ID:DIGEST (opbench build respond).")
+        str | None,
+        typer.Option(help="auto, sample for the bundled one, or build:ID:DIGEST (opbench build respond)."),
     ] = None,
     latency_probe: Annotated[bool, typer.Option("--latency-probe", help="Concurrency 1, no reuse of calls.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Instances at a time, of all workers together.")] = 8,

@@ -558,7 +558,7 @@ judgings = Table(
     # offline, random, or the model's name; and the label that tells it from others: name · pack.
     Column("judge", Text, nullable=False),
     Column("label", Text, nullable=False),
-    # All that determines its numbers (Judge.provenance, pack, temperature); its digest makes judgings of one judge meet.
+    # All that determines its numbers (Judge.provenance, pack, temperature): judgings of one judge meet by its digest.
     Column("provenance", JSON, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("repeats", Integer, nullable=False),

@@ -260,3 +260,11 @@ def test_an_order_of_few_users_that_survives_is_no_finding() -> None:
     assert (
         "the ranking survives every choice here. Whether any of them can be told apart can't be said (4 users" in said
     )
+
+
+def test_the_studys_own_judge_under_another_name_is_no_second_opinion() -> None:
+    found = stability.views(run(), {"offline · own": scores(), "halved": SAME})
+    assert found.alike == ("offline · own",)
+    said = flips.meaning(found, flips.flip_table(found), stability.correlation_table(found))
+    assert "offline · own gives every response the score that offline gives: if it is the same judge" in said
+    assert "halved gives" not in said

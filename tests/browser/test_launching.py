@@ -33,12 +33,15 @@ def launch(visitor: Visitor, *, seed: int = 0, button: str = "Start") -> Page:
     page.keyboard.press("Escape")
     visitor.settle()
     page.get_by_role("button", name="Remove Reminder", exact=True).click()
-    visitor.settle()
+    expect(page.get_by_text(re.compile("--mitigations none,reminder-original"))).to_be_visible()
     page.get_by_text("Retrieval and decoding").click()
-    for label, value in {"Longest response, tokens": 24, "Instances a benchmark": 6, "Seed": seed}.items():
+    given = {"Longest response, tokens": (24, "--max-tokens 24"), "Instances a benchmark": (6, "--limit 6")}
+    for label, (value, flag) in (given | ({"Seed": (seed, f"--seed {seed}")} if seed else {})).items():
         field = page.get_by_role("spinbutton", name=label)
         field.fill(str(value))
         field.press("Enter")
+        # What is typed into the next field while the page is still drawn anew would be lost.
+        expect(page.get_by_text(re.compile(rf"{flag}\b"))).to_be_visible()
         visitor.settle()
     expect(
         page.get_by_text(re.compile(r"--mitigations none,reminder-original --limit 6\b.*--max-tokens 24"))

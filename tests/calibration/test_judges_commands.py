@@ -90,7 +90,10 @@ def test_the_order_under_another_judge_is_told_and_shared(home: Path, tmp_path: 
     assert {row["label"] for row in told["orders"]} == {"scripted", "offline", "random"}
     assert {row["control"] for row in told["orders"] if row["label"] == "random"} == {True}
     assert all(-1 <= row["tau"] <= 1 for row in told["correlations"])
-    assert "offline" in opbench("stability", run_id)
+    # The sentence is the page's, and the reference tells nothing apart with the sample's two users.
+    assert "set against scripted · task-mean" in told["meaning"]
+    assert all(row["better"] != row["worse"] for row in told["flips"])
+    assert "set against scripted" in " ".join(opbench("stability", run_id).split())
     shared = tmp_path / "run.judgings.jsonl"
     opbench("share", run_id, str(shared))
     assert "0 new judgements" in opbench("take", str(shared))

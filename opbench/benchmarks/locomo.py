@@ -80,8 +80,8 @@ def _conversation(node: Node, oddities: list[Oddity]) -> Conversation:
             dates[int(match[1])] = parse_date(entry)
             if f"session_{match[1]}" not in entries:
                 oddities.append(oddity("date-without-session", entry, f"there is no session_{match[1]}"))
-    if not turns:
-        raise body.error("no session in it")
+    if not any(turns.values()):
+        raise body.error("nobody says anything in it" if turns else "no session in it")
     if undated := sorted(turns.keys() - dates.keys()):
         raise body.error(f'the key "session_{undated[0]}_date_time" is missing')
     observations = _observations(node.key("observation"), speakers, turns.keys(), seen, oddities)

@@ -2,7 +2,8 @@
 
 Of the questions with a wrong gold answer (the list `locomo-wrong-gold`, one public audit) a right answer is judged
 wrong, so a perfect system gets no more than the others. An assumption: a judge may accept a right answer against a
-wrong gold all the same, and the audit may have missed faults or found some that are none.
+wrong gold all the same, and the audit may have missed faults or found some that are none. It is of the real file alone:
+of other conversations nobody has audited anything, so nothing is told of them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def ceiling(corpus: Corpus, instances: Sequence[Instance] | None = None) -> pd.D
     """One row a category and one of `all`: `COLUMNS`; of `instances`, or of all that have a gold answer.
 
     wrong_gold: questions on the list, `debatable` ones among them; ceiling: percent that a perfect system can get;
-    without_debatable: the same when these count as right; kinds: faults with their counts. Empty where the corpus has
-    no LoCoMo question with a gold answer.
+    without_debatable: the same when these count as right; kinds: faults with their counts. The numbers are None where
+    the audit names no question of the corpus: it is of other data. Empty where the corpus has no LoCoMo question with a
+    gold answer.
 
     Raises:
         DataError: the list is of another LoCoMo file than this one.
@@ -47,10 +49,10 @@ def ceiling(corpus: Corpus, instances: Sequence[Instance] | None = None) -> pd.D
             (
                 category,
                 len(mine),
-                wrong,
-                debatable,
-                100 * (len(mine) - wrong) / len(mine),
-                100 * (len(mine) - wrong + debatable) / len(mine),
+                wrong if listed else None,
+                debatable if listed else None,
+                100 * (len(mine) - wrong) / len(mine) if listed else None,
+                100 * (len(mine) - wrong + debatable) / len(mine) if listed else None,
                 ", ".join(f"{reason} {n}" for reason, n in reasons.most_common()),
             )
         )

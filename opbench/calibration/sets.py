@@ -26,6 +26,10 @@ PUBLISHED_NOTE = (
     "kind, each stands alone. The offline judge's rules were written by people who had read these cases: on others it "
     "may do worse."
 )
+INVENTED_NOTE = (
+    "These cases and their scores are invented, since the data folder has no appendix: they show how this works, and "
+    "say nothing of a judge."
+)
 #: Who gave the published cases their scores; nobody's but the paper's, and no mean of several people.
 JUDGE_OF_PAPER = "judge of the paper"
 AUTHORS = "authors of the paper"

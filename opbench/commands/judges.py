@@ -203,7 +203,7 @@ def _tell_calibration(
     as_json: bool,
 ) -> None:
     from opbench.calibration.pairs import paired
-    from opbench.calibration.sets import PUBLISHED_NOTE
+    from opbench.calibration.sets import INVENTED, INVENTED_NOTE, PUBLISHED_NOTE
     from opbench.calibration.statistics import agreement_with_people, verdict
     from opbench.calibration.statistics import worst as furthest
     from opbench.store.judgings import find_set, judging_list
@@ -216,8 +216,10 @@ def _tell_calibration(
     for name in _TOOK:
         table[name] = pd.Series([getattr(took[each], name) for each in table["judging"]], dtype="float64")
     sentences = [] if by else [verdict(row) for _, row in table.iterrows()]
-    if not by and find_set(store, set_id).kind == "published":
-        sentences.append(f"{PUBLISHED_NOTE} (--by kind)")
+    known = find_set(store, set_id)
+    if not by and known.kind == "published":
+        invented = known.source.get("origin") == INVENTED
+        sentences.append(INVENTED_NOTE if invented else f"{PUBLISHED_NOTE} (--by kind)")
     apart = {each: furthest(pairs, each, worst) for each in table["judging"].unique()} if worst else {}
     if as_json:
         told: dict[str, Any] = {"set": set_id, "judges": rows_of(table), "says": sentences}

@@ -132,8 +132,10 @@ def ceiling_command(data: _Data = "auto", as_json: Json = False) -> None:
         return
     columns = {"category": "category", "questions": "questions", "wrong_gold": "wrong gold", "ceiling": "ceiling %"}
     columns |= {"without_debatable": "% if the debatable stand", "kinds": "faults"}
-    note = f"By the list {LIST} (one public audit). Assumes that a right answer to such a question is judged wrong."
-    print_table(table, columns, notes=[note])
+    notes = [f"By the list {LIST} (one public audit). Assumes that a right answer to such a question is judged wrong."]
+    if table["ceiling"].isna().all():
+        notes = [f"The list {LIST} is of the real LoCoMo file and names none of these questions: no ceiling is known."]
+    print_table(table, columns, notes=notes)
 
 
 def stability_command(

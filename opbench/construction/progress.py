@@ -149,7 +149,12 @@ class Counting:
         if not found.failed and not found.left:
             return None
         waits = f", and {found.left:,} wait for what they should have given" if found.left else ""
-        return f"{found.failed:,} units failed{waits}. The next start does again what failed in transport."
+        failed = [unit for unit in self._units.values() if unit.status == "failed" and unit.stage in found.stages]
+        unusable = sum(not unit.retriable for unit in failed)
+        mends = ["The next start does again what failed in transport."] if unusable < len(failed) else []
+        if unusable:
+            mends.append(f"{unusable:,} gave no usable answer: ask again where answers were unusable (--again).")
+        return " ".join([f"{found.failed:,} units failed{waits}.", *mends])
 
     def _tell(self) -> None:
         self._told = time.monotonic()

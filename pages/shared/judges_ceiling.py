@@ -27,10 +27,10 @@ def show() -> None:
     if frame.empty:
         st.info("These data have no LoCoMo question with a gold answer.", icon=":material/quiz:")
         return
-    if not frame["wrong_gold"].any():
+    if frame["ceiling"].isna().all():
         st.info(
-            "The audit is of the real LoCoMo file and names none of these questions, so nothing is known against their "
-            "gold answers. With the real data (Data page) the ceiling stands here.",
+            "The audit is of the real LoCoMo file and names none of these questions, so nothing is known of their gold "
+            "answers. With the real data (Data page) the ceiling stands here.",
             icon=":material/info:",
         )
     else:

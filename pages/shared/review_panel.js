@@ -4,6 +4,8 @@
 const STORED = "opbench-review-draft:";
 // An answer that the server hasn't confirmed by then is sent again; it knows it by its mark.
 const PATIENCE_MS = 4000;
+// After so many deliveries without a word the page is loaded anew: a server that was started again knows it no more.
+const TRIES = 3;
 const VIEWS = new WeakMap();
 
 const token = () => [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, "0")).join("");
@@ -32,6 +34,7 @@ class View {
     this.shownAt = null;
     this.asked = null;
     this.waiting = null;
+    this.tries = 0;
     this.onKey = (event) => this.press(event);
     this.onHide = () => this.clock();
     this.one(".save").addEventListener("click", () => this.save());
@@ -204,6 +207,7 @@ class View {
     this.draft.sent = this.draft.press;
     stored.write(this.key, this.draft);
     this.one(".saved").textContent = "Saving…";
+    this.tries = 0;
     this.mark();
     this.deliver();
   }
@@ -215,8 +219,26 @@ class View {
     this.waiting = setTimeout(() => {
       if (this.draft?.sent !== press) return;
       this.one(".saved").textContent = "Not saved yet, trying again…";
+      this.tries += 1;
+      if (this.tries >= TRIES) this.renew(press);
       this.deliver();
     }, PATIENCE_MS);
+  }
+
+  // Loads the page anew, once for a press, when the server is there and the tab has kept the answer, which is sent then.
+  async renew(press) {
+    const kept = stored.read(this.key);
+    if (kept?.sent !== press || kept.renewed === press) {
+      this.one(".problem").textContent = "The server doesn't take this answer. Reload the page.";
+      return;
+    }
+    try {
+      if (!(await fetch(location.pathname.replace(/[^/]*$/, "_stcore/health"), { cache: "no-store" })).ok) return;
+    } catch { return; /* It isn't there: the answer waits. */ }
+    if (this.draft?.sent !== press) return;
+    this.draft.renewed = press;
+    stored.write(this.key, this.draft);
+    location.reload();
   }
 
   undo() {

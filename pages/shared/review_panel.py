@@ -83,7 +83,8 @@ def _item(task: Task) -> dict[str, Any]:
     content = task.content
     return {
         "id": task.item,
-        "user": visible(task.user),
+        # Without the conversation: its name would tell a spot check from the others.
+        "user": visible(task.user.rpartition("/")[2]),
         "kind": theme.name(task.subtype),
         "scale": _SCALES.get(task.subtype, "1: not over-personalised at all. 0: as much as can be."),
         "question": visible(content.question),

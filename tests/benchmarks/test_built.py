@@ -45,7 +45,7 @@ def test_its_questions_are_read_and_marked_as_a_builds(there: Path) -> None:
 
 
 def test_one_that_isnt_here_says_what_mends_it() -> None:
-    with pytest.raises(DataError, match="questions of build a1b2c3 .* aren't here.*OPBENCH_HOME"):
+    with pytest.raises(DataError, match=r"questions of build a1b2c3 .* aren't here.*OPBENCH_HOME"):
         corpus_of(DATA)
 
 

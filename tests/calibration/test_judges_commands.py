@@ -56,7 +56,13 @@ def test_traps_bias_and_consistency_of_the_control() -> None:
     by_label = {row["label"]: row for row in same["consistency"]}
     assert (by_label["random"]["same"], by_label["offline"]["same"]) == (0, 100)
     assert by_label["random"]["reliability"] < 0.5
-    assert json.loads(opbench("ceiling", "--data", "sample", "--json"))["categories"][-1]["ceiling"] == 100
+    assert json.loads(opbench("ceiling", "--data", "sample", "--json"))["categories"][-1]["ceiling"] is None
+
+
+def test_invented_cases_are_not_called_the_paper_s() -> None:
+    told = json.loads(opbench("calibrate", "published", "--judge", "offline", "--json"))
+    assert any("invented" in sentence for sentence in told["says"])
+    assert not any("paper's judge" in sentence for sentence in told["says"])
 
 
 def test_a_set_goes_out_and_comes_back(tmp_path: Path) -> None:

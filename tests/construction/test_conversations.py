@@ -64,6 +64,7 @@ def test_a_folder_of_files_and_a_data_folder_are_read(tmp_path: Path) -> None:
         ({"a.json": [BARE], "b.json": [BARE]}, 'b.json: [0]: the conversation "talk-1" is in another file too'),
         ({"a.json": [BARE, 5]}, "a.json: [1]: expected an object"),
         ({"a.json": [{"sample_id": "x"}]}, 'a.json: [0]: the key "conversation" is missing'),
+        ({"a.json": [BARE | {"conversation": BARE["conversation"] | {"session_1": []}}]}, "nobody says anything in it"),
         ({"a.json": [BARE | {"session_summary": {"session_1_summary": 5}}]}, "session_1_summary: expected a text"),
     ],
 )

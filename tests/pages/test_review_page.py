@@ -186,6 +186,8 @@ def test_which_response_is_which_stays_on_the_server(visit: Open, store: Store) 
     # Nothing that was sent beside the two texts tells them apart.
     for word in ("plain op/", "personal op/", '"base"', '"memory"', '"first"'):
         assert word not in sent, word
+    # A conversation's name would tell a spot check, which is of another one.
+    assert data["item"]["user"] in ("Ottilie", "Corvin", "Maren", "Joris")
 
 
 def test_texts_reach_the_panels_as_they_are_with_nothing_hidden(visit: Open, store: Store) -> None:

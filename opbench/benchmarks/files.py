@@ -88,13 +88,12 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def parse_json(data: bytes, path: Path) -> Node:
-    """A file's bytes as JSON; `path` is for the messages.
+def parse_json(data: bytes, path: Path, again: str = "get it again with `opbench data fetch`") -> Node:
+    """A file's bytes as JSON; `path` is for the messages, and so is `again`: how one gets a whole file.
 
     Raises:
         DataError: empty, not UTF-8, a web page, cut off, not JSON, or an object that has a key twice.
     """
-    again = "get it again with `opbench data fetch`"
     if not data.strip():
         raise DataError(f"{path}: the file is empty; {again}")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data[:4]:

@@ -16,6 +16,7 @@ from opbench.errors import DataError
 from opbench.settings import settings
 from opbench.types import Conversation, Instance, User
 
+_AGAIN = "get it again from where it came"
 _MEND = "correct it there; the format is LoCoMo's (docs/building.md), and `opbench build convert` makes it of chats"
 #: What LoCoMo has beside the conversations, and what stands for it where it is absent.
 _OPTIONAL: dict[str, Any] = {"qa": [], "event_summary": {}, "observation": {}, "session_summary": {}}
@@ -130,7 +131,7 @@ def _read(name: str, paths: list[Path]) -> Source:
 
 
 def _nodes(data: bytes, path: Path) -> list[Node]:
-    root = files.parse_json(data, path)
+    root = files.parse_json(data, path, _AGAIN)
     # A file of one conversation may hold it without a list around it.
     value = [root.value] if isinstance(root.value, dict) else root.value
     return Node(path, value, mend=_MEND).items()

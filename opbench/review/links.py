@@ -24,6 +24,8 @@ from opbench.store.reviews import Reviewer, lock, named, reviewer_in, reviewer_o
 _SECRET_BYTES = 32
 #: Signs of a secret: 32 bytes in base64 without padding.
 SECRET_LENGTH = 43
+#: Signs of a reviewer's name: it stands in tables and above every item.
+LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,12 @@ def invite(
     """Let somebody take part: by a personal link, or by the name `sign_in` as the dashboard knows who signed in.
 
     Raises:
-        UsageError: no such review, or somebody of that name, or with that sign-in, takes part already.
+        UsageError: no such review, or somebody of that name, or with that sign-in, takes part already; or the name is
+            too long for a table.
     """
     name = named(name, "a reviewer")
+    if len(name) > LONGEST_NAME:
+        raise UsageError(f"the name is too long: give at most {LONGEST_NAME} signs.")
     sign_in = None if sign_in is None else folded(named(sign_in, "a sign-in"))
     secret = secrets.token_urlsafe(_SECRET_BYTES) if sign_in is None else None
     r = s.reviewers.c

@@ -79,6 +79,14 @@ def test_wrong_conversations_are_told(files: dict[str, object], told: str, tmp_p
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [b"", b'[{"a": ', b"\xe9"], ids=["empty", "cut", "latin-1"])
+def test_nobody_is_sent_for_the_public_file_for_one_of_their_own(content: bytes, tmp_path: Path) -> None:
+    (path := tmp_path / "own.json").write_bytes(content)
+    with pytest.raises(DataError, match="get it again from where it came") as caught:
+        read_source(path)
+    assert "fetch" not in str(caught.value)
+
+
 def test_a_file_that_isnt_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file or folder"):
         read_source(tmp_path / "absent.json")

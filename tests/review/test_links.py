@@ -36,6 +36,13 @@ def test_other_secrets_open_nothing(lite: Store, secret: str) -> None:
     assert by_secret(lite, secret) is None
 
 
+def test_a_name_fits_a_table(lite: Store) -> None:
+    review = make_review(lite)
+    assert invite(lite, review, "a" * 80).reviewer.name == "a" * 80
+    with pytest.raises(UsageError, match="at most 80 signs"):
+        invite(lite, review, "b" * 81)
+
+
 def test_leaving_and_a_new_link_make_the_old_one_void(lite: Store) -> None:
     review = make_review(lite)
     made = invite(lite, review, "ann")

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,19 @@ from opbench.store import database
 from opbench.store.database import Store, open_store
 
 DATA = os.environ.get("OPBENCH_DATA", "")
+
+
+_MAIN = sys.modules["__main__"]
+
+
+@pytest.fixture(autouse=True)
+def main_module() -> Iterator[None]:
+    """A page that is run in this process puts a module of `app.py` in the place of `__main__`. Processes that
+    `multiprocessing` starts afterwards would run the dashboard's entry first, which takes recorded studies into the
+    store."""
+    sys.modules["__main__"] = _MAIN
+    yield
+    sys.modules["__main__"] = _MAIN
 
 
 @pytest.fixture(autouse=True)

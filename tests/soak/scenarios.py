@@ -187,7 +187,7 @@ def database_restarted(given: Given) -> Line:
 
 def twice(given: Given) -> Line:
     """The same study is started twice at once, and a third time while it is worked on."""
-    with _world("two starts at once", given, latency_s=0.004) as world:
+    with _world("two starts at once", given, latency_s=0.03) as world:
         both = [world.start(), world.start()]
         while all(each.running for each in both):
             time.sleep(0.02)

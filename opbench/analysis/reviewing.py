@@ -21,20 +21,6 @@ from opbench.analysis.reliability import Coefficient, alpha, kappa, percent, pro
 from opbench.review.spec import VERDICTS
 from opbench.types import OP_SUBTYPES
 
-ANSWER_COLUMNS = [
-    "item",
-    "reviewer",
-    "role",
-    "user",
-    "subtype",
-    "verdict",
-    "base_score",
-    "memory_score",
-    "seconds",
-    "flagged",
-    "made_at",
-    "known",
-]
 AGREEMENT_COLUMNS = [
     "group",
     "items",

@@ -12,10 +12,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from opbench.errors import UsageError
-from opbench.running.detached import Detached, Detachment, last_lines
+from opbench.running.detached import Detached, Detachment, Progress, last_progress, last_words
 
 _DETACHED = Detachment("judge", "judgings")
-_LOG_LINES = 200
 _PROGRESS = re.compile(
     r"^(?P<label>.+): (?P<done>[\d,]+) of (?P<planned>[\d,]+) judgements(?:, (?P<seconds>\d+) s left)?$"
 )
@@ -60,16 +59,6 @@ class JudgeOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the judge at work is, in judgements."""
-
-    label: str
-    done: int
-    planned: int
-    seconds_left: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Started:
     """A process that was started here; `working` as of when it was looked at."""
 
@@ -81,17 +70,12 @@ class Started:
     working: bool
 
     def progress(self) -> Progress | None:
-        """As its last line of progress says; None before the first."""
-        for line in reversed(last_lines(self.log, _LOG_LINES)):
-            if found := _PROGRESS.search(line):
-                done, planned = (int(found[name].replace(",", "")) for name in ("done", "planned"))
-                seconds = None if found["seconds"] is None else float(found["seconds"])
-                return Progress(found["label"], done, planned, seconds)
-        return None
+        """In judgements of the judge at work, as its last line of progress says; None before the first."""
+        return last_progress(self.log, _PROGRESS)
 
     def last_words(self, lines: int = 12) -> list[str]:
         """The last lines of what it wrote that aren't of progress; none when nothing was written."""
-        return [line for line in last_lines(self.log, _LOG_LINES) if not _PROGRESS.search(line)][-lines:]
+        return last_words(self.log, _PROGRESS, lines)
 
 
 def progress_line(label: str, done: int, planned: int, seconds_left: float | None) -> str:

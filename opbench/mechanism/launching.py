@@ -14,10 +14,9 @@ from pydantic import SecretStr
 from opbench.errors import UsageError
 from opbench.mechanism.measuring import LIMIT
 from opbench.models.embedded import NAME as EMBEDDED
-from opbench.running.detached import Detached, Detachment, last_lines
+from opbench.running.detached import Detached, Detachment, Progress, last_progress, last_words
 
 _DETACHED = Detachment("measure", "measurements")
-_LOG_LINES = 200
 #: Lines of progress of `opbench mechanism attention` and `opbench mechanism retrieval --measure`.
 _PROGRESS = re.compile(
     r"(?P<done>[\d,]+)(?: of |/)(?P<planned>[\d,]+) (?:records|retrievals measured)(?:, (?P<seconds>\d+) s left)?$"
@@ -77,15 +76,6 @@ _KINDS: dict[str, type[AttentionOrder] | type[SimilarityOrder]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a measurement is, in records (or retrievals)."""
-
-    done: int
-    planned: int
-    seconds_left: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Started:
     """A process that was started here; `working` as of when it was looked at."""
 
@@ -97,17 +87,12 @@ class Started:
     working: bool
 
     def progress(self) -> Progress | None:
-        """As its last line of progress says; None before the first."""
-        for line in reversed(last_lines(self.log, _LOG_LINES)):
-            if found := _PROGRESS.search(line):
-                done, planned = (int(found[name].replace(",", "")) for name in ("done", "planned"))
-                return Progress(done, planned, None if found["seconds"] is None else float(found["seconds"]))
-        return None
+        """In records (or retrievals), as its last line of progress says; None before the first."""
+        return last_progress(self.log, _PROGRESS)
 
     def last_words(self, lines: int = 12) -> list[str]:
         """The last lines of what it wrote that aren't of progress; none when nothing was written."""
-        said = last_lines(self.log, _LOG_LINES)
-        return [line for line in said if not _PROGRESS.search(line)][-lines:]
+        return last_words(self.log, _PROGRESS, lines)
 
 
 def launch(order: Order, keys: Mapping[str, SecretStr] | None = None) -> Started:

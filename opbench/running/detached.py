@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from opbench.settings import ROOT, settings
 #: Ended processes of a kind whose last words are kept.
 KEPT = 5
 _LOG_BYTES = 20_000
+#: Lines among which the newest one of progress is looked for.
+_PROGRESS_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,16 @@ class Detached:
     order: dict[str, Any]
     """What it was asked for, JSON values, as whoever started it wrote it."""
     working: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a process is that tells it in its log, in whatever it counts; `label` says at what it is, if it does."""
+
+    done: int
+    planned: int
+    seconds_left: float | None
+    label: str = ""
 
 
 class Detachment:
@@ -137,6 +150,23 @@ def last_lines(log: Path, lines: int = 12) -> list[str]:
             return written.read().decode("utf-8", "replace").splitlines()[-lines:]
     except OSError:
         return []
+
+
+def last_progress(log: Path, pattern: re.Pattern[str]) -> Progress | None:
+    """As the newest line that `pattern` is found in says, by its groups `done`, `planned` and `seconds`, and `label`
+    where it has one; None before the first."""
+    for line in reversed(last_lines(log, _PROGRESS_LINES)):
+        if match := pattern.search(line):
+            found = match.groupdict()
+            done, planned = (int(found[name].replace(",", "")) for name in ("done", "planned"))
+            seconds = None if found["seconds"] is None else float(found["seconds"])
+            return Progress(done, planned, seconds, found.get("label") or "")
+    return None
+
+
+def last_words(log: Path, progress: re.Pattern[str], lines: int = 12) -> list[str]:
+    """The last lines of what a process wrote that aren't of progress; none when nothing was written."""
+    return [line for line in last_lines(log, _PROGRESS_LINES) if not progress.search(line)][-lines:]
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from opbench.analysis import reviewing
+from opbench.store.review_answers import ANSWERS
 
 NAN = float("nan")
 
@@ -30,7 +31,7 @@ def answer(item: str, reviewer: str, verdict: str, at: float = 0.0, **more: Any)
 
 
 def frame(*rows: dict[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame(list(rows), columns=reviewing.ANSWER_COLUMNS)
+    return pd.DataFrame(list(rows), columns=list(ANSWERS))
 
 
 @pytest.fixture

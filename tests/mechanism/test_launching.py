@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from opbench.cli import app
 from opbench.errors import UsageError
 from opbench.mechanism.attention import progress_line
-from opbench.mechanism.launching import AttentionOrder, Order, Progress, SimilarityOrder, launch, started, stop
+from opbench.mechanism.launching import AttentionOrder, Order, SimilarityOrder, launch, started, stop
+from opbench.running.detached import Progress
 from opbench.settings import settings
 from opbench.store.database import open_store
 from tests.pages.made_run import write_run

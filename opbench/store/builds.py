@@ -22,6 +22,7 @@ from opbench.errors import LeaseLost, StoreError, UsageError
 from opbench.store import schema as s
 from opbench.store.claims import worker_alive
 from opbench.store.database import Store, store_time
+from opbench.store.finding import the_one
 from opbench.store.writing import CallRow, insert_calls
 
 LONGEST_NAME = 120
@@ -206,17 +207,7 @@ def find_build(store: Store, wanted: str | None = None) -> str:
         raise UsageError("there is no build in this store yet. Make one with 'opbench build run'.")
     if wanted is None:
         return str(rows[0].id)
-    for fits in (
-        [row for row in rows if row.id == wanted],
-        [row for row in rows if row.name == wanted],
-        [row for row in rows if wanted and row.id.startswith(wanted)],
-    ):
-        if len(fits) == 1:
-            return str(fits[0].id)
-        if fits:
-            listed = ", ".join(row.id for row in fits[:10])
-            raise UsageError(f"'{wanted[:40]}' fits {len(fits)} builds: {listed}. Give the id.")
-    raise UsageError(f"no build '{wanted[:40]}'. There are: {', '.join(row.id for row in rows[:10])}.")
+    return the_one(rows, wanted, "build")
 
 
 def rename_build(store: Store, build_id: str, name: str) -> None:

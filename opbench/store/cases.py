@@ -21,6 +21,7 @@ from opbench.cases.spec import CaseSpec
 from opbench.errors import StoreError, UsageError
 from opbench.store import schema as s
 from opbench.store.database import Store
+from opbench.store.finding import the_one
 
 LONGEST_NAME = 120
 LONGEST_NOTE = 10_000
@@ -264,22 +265,9 @@ def _delete(store: Store, table: Table, wanted: str) -> None:
 
 
 def _find(store: Store, table: Table, wanted: str) -> str:
-    what = _WHAT[table.name]
     with store.begin() as connection:
         rows = connection.execute(select(table.c.id, table.c.name).order_by(table.c.made_at.desc(), table.c.id)).all()
-    for fits in (
-        [row for row in rows if row.id == wanted],
-        [row for row in rows if row.name == wanted],
-        [row for row in rows if wanted and row.id.startswith(wanted)],
-    ):
-        if len(fits) == 1:
-            return str(fits[0].id)
-        if fits:
-            listed = ", ".join(row.id for row in fits[:10])
-            raise UsageError(f"'{wanted[:40]}' fits {len(fits)} {what}s: {listed}. Give the id.")
-    if not rows:
-        raise UsageError(f"there is no {what} in this store yet.")
-    raise UsageError(f"no {what} '{wanted[:40]}'. There are: {', '.join(row.id for row in rows[:10])}.")
+    return the_one(rows, wanted, _WHAT[table.name])
 
 
 def _case_rows(connection: Connection, *where: ColumnElement[bool]) -> Sequence[Row[Any]]:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pandas as pd
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bars
 
+from opbench.commands.display import Display
 from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
-from opbench.models.secrets import log_without_keys
 from opbench.running.budget import dollars
 from opbench.store.database import PATIENCE_OF_A_RUN_S, Store
 
@@ -234,33 +232,13 @@ def _filtered(store: Store, build_id: str, concurrency: int, keep_request: bool)
         )
 
 
-class _Display:
+class _Display(Display):
     """Progress on standard error: a bar on a terminal, a line now and then in a log."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bars.add_task("units", total=None, told="")
+        super().__init__(console, "units")
         self._said = 0.0
         self._last = ""
-
-    def __enter__(self) -> _Display:
-        log_without_keys()
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
         self.say("finishing what is in hand; Ctrl-C again leaves at once")

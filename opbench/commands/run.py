@@ -11,14 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bars
 
 from opbench.analysis.ingested import thin_memories
+from opbench.commands.display import Display
 from opbench.commands.options import print_json, print_table, say, the_store, words
 from opbench.errors import UsageError
 from opbench.judges import is_rule_judge
-from opbench.models.secrets import log_without_keys
 from opbench.plugins import load_plugins
 from opbench.running import interpreter
 from opbench.running.budget import register
@@ -231,34 +229,14 @@ async def _run(
         await prepared.aclose()
 
 
-class _Display:
+class _Display(Display):
     """Progress on standard error: a bar on a terminal, a line now and then in a log."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bars.add_task("records", total=None, rate="")
+        super().__init__(console, "records")
         self._said = 0.0
         self._at = ""
         self._all_said = False
-
-    def __enter__(self) -> _Display:
-        log_without_keys()
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, progress: Progress) -> None:
         done = progress.finished_before + progress.done
@@ -270,7 +248,7 @@ class _Display:
         errors = f", {progress.errors} errors" if progress.errors else ""
         eta = "" if left is None else f", {timedelta(seconds=round(left))} left"
         text = f"{progress.rate:.2f}/s{eta}{errors}"
-        self._bars.update(self._task, description="records", completed=done, total=progress.planned, rate=text)
+        self._bars.update(self._task, description="records", completed=done, total=progress.planned, told=text)
         # Once: users are scored after the last record, and further processes end, which takes its time.
         if not self._all_said:
             self._all_said = progress.done == progress.to_do
@@ -281,7 +259,7 @@ class _Display:
         done, planned = sum(each.done for each in standings), sum(each.planned for each in standings)
         users = [f"{each.label} {each.user}" for each in standings if each.state == "at work"]
         text = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if len(users) > _NAMED else "")
-        self._bars.update(self._task, description="ingestion", completed=done, total=planned, rate=text)
+        self._bars.update(self._task, description="ingestion", completed=done, total=planned, told=text)
         self._say_now_and_then("ingestion", f"ingestion: {done}/{planned} sessions" + (f", at {text}" if text else ""))
 
     def _say_now_and_then(self, phase: str, line: str, *, at_once: bool = False) -> None:

@@ -22,7 +22,7 @@ from opbench.judges.registry import OFFLINE, registered_judges
 from opbench.models import load_registry
 from opbench.store.judgings import JudgingRow
 from opbench.store.rundata import RunData
-from pages.shared import access, chosen_models, judged, judges_sets, link, parts, results, view, wording
+from pages.shared import access, chosen_models, detached, judged, judges_sets, link, parts, results, view, wording
 
 _EVERY_S = 2
 _SAID = "judging-said"
@@ -39,34 +39,14 @@ def panel() -> None:
 
 
 def _panel() -> None:
-    processes = launching.started()
-    working = [each for each in processes if each.working]
-    seen = tuple(each.id for each in working)
-    was = st.session_state.get("seen_judging")
-    st.session_state["seen_judging"] = seen
-    if was is not None and was != seen:
-        # The rest of the page is drawn from what is judged now.
-        st.rerun()
-    for process in working:
-        _process(process)
-    if processes and not processes[0].working and (words := processes[0].last_words()):
-        with st.expander("What the last judging said at its end", icon=":material/terminal:"):
-            parts.code("\n".join(words))
+    detached.follow("seen_judging", launching.started(), _process, "What the last judging said at its end")
 
 
 def _process(process: Started) -> None:
     of = f"set {process.order.set_id}" if process.order.set_id else f"run {process.order.run_id}"
     with st.container(border=True):
         st.subheader(f":material/sync: Judging {parts.plain(of)}", anchor=False)
-        found = process.progress()
-        if found is None:
-            st.caption("It is starting: libraries and the model are loaded first.")
-        else:
-            left = "" if found.seconds_left is None else f", {wording.duration(found.seconds_left)} left"
-            st.progress(
-                min(1.0, found.done / max(1, found.planned)),
-                text=f"{parts.plain(found.label)}: {found.done:,} of {found.planned:,}{left}",
-            )
+        detached.bar(process.progress())
         if access.may_edit():
             st.button(
                 "Stop",

@@ -21,7 +21,7 @@ from opbench.models.embedded import NAME as EMBEDDED
 from opbench.store import similarities as similarity_store
 from opbench.store.reading import RunStatus
 from opbench.store.rundata import KEY, RunData
-from pages.shared import access, chosen_models, link, parts, results, wording
+from pages.shared import access, chosen_models, detached, link, parts, results, wording
 
 _EVERY_S = 2
 _SAID = "measuring-said"
@@ -44,31 +44,13 @@ def panel(run_id: str) -> None:
 
 def _panel(run_id: str) -> None:
     processes = launching.started(run_id)
-    working = [each for each in processes if each.working]
-    seen = tuple(each.id for each in working)
-    was = st.session_state.get("seen_measuring", {}).get(run_id)
-    st.session_state.setdefault("seen_measuring", {})[run_id] = seen
-    if was is not None and was != seen:
-        # The rest of the page is drawn from what is measured now.
-        st.rerun()
-    for process in working:
-        _process(process)
-    if processes and not processes[0].working and (words := processes[0].last_words()):
-        with st.expander("What the last measurement said at its end", icon=":material/terminal:"):
-            parts.code("\n".join(words))
+    detached.follow(f"seen_measuring-{run_id}", processes, _process, "What the last measurement said at its end")
 
 
 def _process(process: Started) -> None:
     with st.container(border=True):
         st.subheader(f":material/sync: Measuring {process.order.what}", anchor=False)
-        found = process.progress()
-        if found is None:
-            st.caption("It is starting: libraries and the model are loaded first.")
-        else:
-            time_left = "" if found.seconds_left is None else f", {wording.duration(found.seconds_left)} left"
-            st.progress(
-                min(1.0, found.done / max(1, found.planned)), text=f"{found.done:,} of {found.planned:,}{time_left}"
-            )
+        detached.bar(process.progress())
         if access.may_edit():
             st.button(
                 "Stop",
